@@ -1,0 +1,1 @@
+"""Every write to users, groups, memberships and the audit log, one module per use case."""

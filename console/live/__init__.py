@@ -1,0 +1,1 @@
+"""What keeps open pages up to date: a board per process and the streams that read it."""

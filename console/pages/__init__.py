@@ -1,0 +1,1 @@
+"""Views: one module per page; each checks who asks and renders panels."""

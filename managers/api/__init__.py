@@ -1,0 +1,1 @@
+"""HTTP of managers: registration and listing, attributes, wishes; heartbeat and tokens."""

@@ -1,0 +1,1 @@
+"""Writes to managers: registration, tokens, heartbeats, eligibility, scheduling, quarantine."""

@@ -1,0 +1,1 @@
+"""Requests as values: each function builds one Call, which either client can send."""

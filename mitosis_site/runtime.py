@@ -1,0 +1,115 @@
+"""What lives as long as a serving process: opened before its first request, closed at its end.
+
+uvicorn announces both moments (ASGI lifespan); daphne does not, so there the first request opens.
+A new long-lived part is one more line in `_open_parts`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import structlog
+from django.conf import settings
+
+from console.live.board import live_board
+from core.pg import close_pool, open_pool
+from mitosis_site.standby import standing_by
+from runners.services.presence import keep_presence
+from tasks.dispatcher import close_dispatcher
+from tasks.services.manager_beats import close_manager_beats
+from tasks.services.manager_claims import close_manager_claims
+from websocket.presence import serving as manager_sockets
+from websocket.worker_presence import serving as worker_sockets
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+# Any: Django, Channels and the servers each annotate the three arguments differently.
+AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+async def _open_parts(stack: AsyncExitStack) -> None:
+    """In this order; closed in the reverse one."""
+    await stack.enter_async_context(_database_pool())
+    await stack.enter_async_context(_statement_batches())
+    await stack.enter_async_context(manager_sockets())
+    await stack.enter_async_context(worker_sockets())
+    await stack.enter_async_context(keep_presence(lease_ttl_s=settings.MITOSIS.lease_ttl_s))
+    await stack.enter_async_context(live_board())
+    await stack.enter_async_context(standing_by())
+
+
+@asynccontextmanager
+async def _database_pool() -> AsyncIterator[None]:
+    policy = settings.MITOSIS
+    await open_pool(
+        settings.DATABASE_URL,
+        max_size=policy.async_pool_max,
+        wait_s=policy.pool_wait_s,
+        session_options=settings.PG_SESSION_OPTIONS,
+        owns_sessions=not settings.DATABASE_IS_POOLED,
+    )
+    try:
+        yield
+    finally:
+        await close_pool()
+
+
+@asynccontextmanager
+async def _statement_batches() -> AsyncIterator[None]:
+    """Batchers are made by their first use; what they still run needs the pool."""
+    try:
+        yield
+    finally:
+        await close_manager_claims()
+        await close_manager_beats()
+        await close_dispatcher()
+
+
+class Runtime:
+    """The parts of one process. Wraps the application that uses them."""
+
+    def __init__(self, app: AsgiApp) -> None:
+        self._app = app
+        self._stack: AsyncExitStack | None = None
+        self._starting = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+            return
+        if self._stack is None:
+            await self._start()
+        await self._app(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        """Answer the server's two announcements."""
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await self._start()
+                await send({"type": "lifespan.startup.complete"})
+            elif message["type"] == "lifespan.shutdown":
+                await self._stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    async def _start(self) -> None:
+        # The first requests of a daphne process arrive together.
+        async with self._starting:
+            if self._stack is not None:
+                return
+            async with AsyncExitStack() as stack:
+                await _open_parts(stack)
+                self._stack = stack.pop_all()
+            log.info("site.started")
+
+    async def _stop(self) -> None:
+        stack, self._stack = self._stack, None
+        if stack is not None:
+            await stack.aclose()
+            log.info("site.stopped")

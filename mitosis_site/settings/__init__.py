@@ -1,0 +1,1 @@
+"""Settings of the coordinator: `base` composes one module per integration, the others override."""

@@ -1,0 +1,1 @@
+"""Traces for OpenTelemetry, made from the event log when a collector is configured."""

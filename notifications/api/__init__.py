@@ -1,0 +1,1 @@
+"""HTTP views of webhooks: thin, calling notifications.services."""

@@ -1,0 +1,14 @@
+// Starts what the page has: nothing here knows a particular page.
+import { startCharts } from "./charts.js";
+import { startDownloads } from "./downloads.js";
+import { startExplanations } from "./explain.js";
+import { startStream } from "./live.js";
+import { startOutput } from "./output.js";
+import { startTimes } from "./times.js";
+
+startTimes();
+startCharts();
+startOutput();
+startExplanations();
+startDownloads();
+startStream();

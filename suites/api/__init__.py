@@ -1,0 +1,1 @@
+"""HTTP views of suites: thin, calling the services of suites, managers and tasks."""

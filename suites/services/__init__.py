@@ -1,0 +1,1 @@
+"""Writes to suites: creation, life cycle, pausing, and the sweeps behind the periodic jobs."""

@@ -1,0 +1,2 @@
+-- Undoes 0003_excluded.sql.
+DROP INDEX active_tasks_excluded;

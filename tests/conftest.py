@@ -1,0 +1,75 @@
+"""Fixtures for the whole suite: the running stores and Django's test database on them."""
+
+import os
+from pathlib import Path
+
+import boto3
+import hypothesis
+import pytest
+import redis
+from botocore.exceptions import ClientError
+
+from tests.harness import SERVICES, TestServices
+
+TESTS = Path(__file__).parent
+
+# A busy two-core machine makes single examples slow without anything being wrong.
+hypothesis.settings.register_profile(
+    "mitosis", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("mitosis")
+
+
+# Few tests that take minutes first; with thousands of small ones behind them no process idles at
+# the end of a run.
+_LONGEST_FIRST = ("chaos", "mutants", "e2e", "property", "integration")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+
+
+@pytest.fixture(scope="session")
+def services() -> TestServices:
+    """Real PostgreSQL, Valkey and S3, with the two buckets made."""
+    SERVICES.start()
+    _make_buckets()
+    return SERVICES
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(services: TestServices) -> None:
+    """Starts the stores before pytest-django creates its database on them."""
+
+
+@pytest.fixture
+def clean_redis(services: TestServices) -> redis.Redis:
+    """Valkey without anything an earlier test left in it."""
+    client = redis.Redis.from_url(os.environ["REDIS_URL"])
+    client.flushall()
+    return client
+
+
+def _make_buckets() -> None:
+    client = boto3.client(
+        "s3",
+        endpoint_url=os.environ["S3_ENDPOINT_URL"],
+        aws_access_key_id=os.environ["S3_ACCESS_KEY_ID"],
+        aws_secret_access_key=os.environ["S3_SECRET_ACCESS_KEY"],
+        region_name=os.environ.get("S3_REGION", "us-east-1"),
+    )
+    for bucket in ("mitosis-artifacts", "mitosis-attachments"):
+        try:
+            client.create_bucket(Bucket=bucket)
+        except ClientError as error:
+            if error.response["Error"]["Code"] not in {
+                "BucketAlreadyOwnedByYou",
+                "BucketAlreadyExists",
+            }:
+                raise

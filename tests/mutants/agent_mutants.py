@@ -1,0 +1,197 @@
+"""Guards of the agent's core, broken one at a time. Each must be noticed by a test.
+
+A mutant is a text substitution in one module of nodeagent/core. It is put in place by giving the
+module's own functions the code of the changed ones, so whoever imported them gets it, too.
+"""
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+
+
+@dataclass(frozen=True)
+class AgentMutant:
+    name: str
+    module: str
+    old: str
+    new: str
+
+
+@contextmanager
+def in_place(mutant: AgentMutant) -> Iterator[None]:
+    module = importlib.import_module(f"nodeagent.core.{mutant.module}")
+    source = inspect.getsource(module)
+    assert source.count(mutant.old) == 1, mutant.name
+    changed = _functions_of(source.replace(mutant.old, mutant.new), module)
+    kept = {name: function.__code__ for name, function in _functions(module).items()}
+    try:
+        for name, function in _functions(module).items():
+            function.__code__ = changed[name].__code__
+        yield
+    finally:
+        for name, function in _functions(module).items():
+            function.__code__ = kept[name]
+
+
+def _functions(module: ModuleType) -> dict[str, FunctionType]:
+    return {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, FunctionType) and value.__module__ == module.__name__
+    }
+
+
+def _functions_of(source: str, module: ModuleType) -> dict[str, FunctionType]:
+    """Never registered as a module: nothing else must find it."""
+    scratch = ModuleType(module.__name__)
+    exec(compile(source, str(module.__file__), "exec"), scratch.__dict__)
+    return _functions(scratch)
+
+
+AGENT_MUTANTS = (
+    # --- results ---
+    AgentMutant(
+        "a result the disk refused is forgotten when its worker is dead",
+        "reports",
+        "        m.reports.refused[event.op_id] = None\n",
+        "",
+    ),
+    AgentMutant(
+        "a worker is released although its result could not be stored",
+        "reports",
+        '        refuse_for_now(m, token, "the result could not be stored; try again")\n',
+        "        m.out.append(ReplyIpc(token, ipc.Done(request_id=token.request_id)))\n",
+    ),
+    AgentMutant(
+        "a result without an answer is not said again",
+        "reports",
+        "            _later(m, line)\n        else:\n            _again(m, line)\n",
+        "            _later(m, line)\n",
+    ),
+    AgentMutant(
+        "a result that has to wait is never said again",
+        "reports",
+        "        elif result.answer is ReportAnswer.RETRY_LATER:\n            _later(m, line)\n",
+        "        elif result.answer is ReportAnswer.RETRY_LATER:\n            pass\n",
+    ),
+    AgentMutant(
+        "results are not sent again after a reconnect",
+        "reports",
+        "    reports.queue = dict.fromkeys(reports.lines)\n",
+        "    reports.queue = {}\n",
+    ),
+    AgentMutant(
+        "lines that a short answer leaves out are given up",
+        "reports",
+        "    for line in purpose.lines[len(results) :]:\n",
+        "    for line in purpose.lines[:0]:\n",
+    ),
+    AgentMutant(
+        "a result of a revoked attempt is sent",
+        "reports",
+        '    if attempt.wish == "revoked":\n        forget(m, attempt, "revoked")\n        return\n'
+        "    reports.queue[op_id] = None\n",
+        "    reports.queue[op_id] = None\n",
+    ),
+    # --- crashes ---
+    AgentMutant(
+        "a crash whose decision got lost counts as settled",
+        "reports",
+        "    elif answer is ReportAnswer.OK_DUPLICATE and attempt.item is not None:\n",
+        "    elif answer is ReportAnswer.OK_DUPLICATE and attempt.item is None:\n",
+    ),
+    AgentMutant(
+        "a task that was to be tried again is dropped",
+        "reports",
+        '    elif answer is ReportAnswer.OK and result.action == "keep":\n'
+        "        try_again(m, attempt)\n",
+        "",
+    ),
+    AgentMutant(
+        "the death of a worker takes its task with it",
+        "workers",
+        "        if attempt.stage is Stage.HANDED:\n"
+        "            _report_death(m, attempt, event.reason)\n",
+        "",
+    ),
+    AgentMutant(
+        "a worker that asks again keeps what it never reported",
+        "workers",
+        "    if slot.attempt is not None:\n        _let_go(m, slot)\n    if not slot.is_parked",
+        "    if not slot.is_parked",
+    ),
+    AgentMutant(
+        "an event of an earlier worker touches the present one",
+        "workers",
+        "slot is None or slot.generation != key.generation or slot.phase",
+        "slot is None or slot.phase",
+    ),
+    # --- fences ---
+    AgentMutant(
+        "a revoked command goes on",
+        "custody",
+        '        _stop(m, attempt, "revoked")\n',
+        "        pass\n",
+    ),
+    AgentMutant(
+        "a revoked attempt is run again after a crash",
+        "custody",
+        '    elif attempt.wish == "revoked":\n        forget(m, attempt, "revoked")\n'
+        '    elif attempt.wish == "cancelled"',
+        '    elif attempt.wish == "cancelled"',
+    ),
+    AgentMutant(
+        "a cancelled command goes on",
+        "custody",
+        '        _stop(m, attempt, "cancelled")\n',
+        "        pass\n",
+    ),
+    AgentMutant(
+        "a lease that ran out stops nothing",
+        "session",
+        "            revoke(m, attempt)\n\n\ndef _compare",
+        "            pass\n\n\ndef _compare",
+    ),
+    AgentMutant(
+        "the lease counts from the answer instead of the question",
+        "session",
+        "    until = sent_at + lease_s\n",
+        "    until = m.now + lease_s\n",
+    ),
+    AgentMutant(
+        "a permission to start is given without an answer",
+        "reports",
+        "    reports.permits[attempt_id] = token\n    reports.to_permit[attempt_id] = None\n",
+        "    answer = ipc.StartReply(request_id=token.request_id, may_run=True)\n"
+        "    m.out.append(ReplyIpc(token, answer))\n",
+    ),
+    # --- tasks in and out ---
+    AgentMutant(
+        "a task that comes twice is taken in twice",
+        "supply",
+        "        if attempt_id in claim.received or attempt_id in m.ledger.attempts:\n",
+        "        if attempt_id < 0:\n",
+    ),
+    AgentMutant(
+        "tasks of an engagement that is over are run",
+        "supply",
+        "        if is_wanted:\n",
+        "        if is_wanted or items is not None:\n",
+    ),
+    AgentMutant(
+        "a return without an answer is given up",
+        "supply",
+        "        if attempt is not None and attempt.stage is Stage.RETURNING:\n"
+        "            m.supply.to_return[attempt_id] = None\n",
+        "        if attempt is not None and attempt.stage is Stage.RETURNING:\n            pass\n",
+    ),
+    AgentMutant(
+        "a claim without an answer is asked again under another name",
+        "supply",
+        "    claim = purpose.claim\n    claim.is_sent = False\n",
+        "    claim = purpose.claim\n    claim.is_sent = False\n    claim.claim_id = m.draw_id()\n",
+    ),
+)

@@ -1,0 +1,32 @@
+"""Who is at the other end of a direct worker's socket. Made by websocket.worker_presence."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from accounts.actors import Actor
+from mitosis_protocol.control_plane import Sender
+from workers.services.control_plane import Tenant
+
+
+@dataclass(slots=True)
+class WorkerPeer:
+    """One accepted connection of one direct worker; all of it follows from its token."""
+
+    runner_id: int
+    runner_uuid: UUID
+    session_epoch: int
+    tenant: Tenant
+    ip: str | None = None
+
+    @property
+    def session_id(self) -> str:
+        return f"{self.runner_uuid}.{self.session_epoch}"
+
+    @property
+    def voice(self) -> Sender:
+        """As whom the scheduler speaks to it."""
+        return Sender(role="scheduler", id=f"session-{self.session_epoch}")
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(kind="direct", id=str(self.runner_uuid), ip=self.ip)

@@ -1,0 +1,1 @@
+"""Writes to workers: registration, tags and labels, leaving, heartbeats."""
