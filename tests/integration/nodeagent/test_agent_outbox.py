@@ -92,6 +92,7 @@ def test_a_killed_agent_loses_nothing_it_had_stored(tmp_path: Path, lines_before
 
 def test_the_log_is_moved_into_the_file_beside_writers_and_stays_small(tmp_path: Path) -> None:
     path = tmp_path / "outbox.sqlite"
+    log = path.with_name(f"{path.name}-wal")
     outbox = Outbox(path)
     stop = threading.Event()
 
@@ -99,21 +100,33 @@ def test_the_log_is_moved_into_the_file_beside_writers_and_stays_small(tmp_path:
         while not stop.is_set():
             outbox.sync()
 
+    def write_a_group() -> None:
+        lines = [entry(reason="x" * 400) for _ in range(20)]
+        outbox.add(lines)
+        outbox.forget([line.op_id for line in lines])
+
     syncing = threading.Thread(target=sync_all_the_time)
     syncing.start()
-    largest = 0
+    written = largest = last = 0
     try:
-        for _ in range(1500):
-            lines = [entry(reason="x" * 400) for _ in range(20)]
-            outbox.add(lines)
-            outbox.forget([line.op_id for line in lines])
-            largest = max(largest, path.with_name(f"{path.name}-wal").stat().st_size)
+        for _ in range(3000):
+            write_a_group()
+            size = log.stat().st_size
+            written += size - last if size >= last else size
+            last = size
+            largest = max(largest, size)
     finally:
         stop.set()
         syncing.join()
+    # The writer never pauses and the disk may be slow, so the log is measured against what went
+    # through it; how far it grows during one sync is the disk's affair.
+    assert largest < written / 2, (largest, written)
+    # Without a writer in its way a sync leaves a log that starts over with the next line.
+    outbox.sync()
+    write_a_group()
+    assert log.stat().st_size < 9 << 20
     assert outbox.pending() == []
     outbox.close()
-    assert largest < 32 << 20, largest
     assert path.stat().st_size < 4 << 20
 
 
