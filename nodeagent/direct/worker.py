@@ -127,7 +127,6 @@ class DirectWorker:
         self._handlers = handlers
         self._http = HttpComm(make_client(config.coordinator, enrolment.token))
         self._transfers = Transfers()
-        self._launchers: list[Launcher] = []
         self._loops: list[WorkerLoop] = []
         self._jobs: set[asyncio.Task[None]] = set()
         self.session = DirectSession(
@@ -180,8 +179,8 @@ class DirectWorker:
         config = self.config
         lane = uuid.uuid5(self.worker_uuid, f"lane {number}")
         workspace = await self._open_workspace(stack, lane)
-        launcher = Launcher(spared=lambda: self._other_launchers(number))
-        self._launchers.append(launcher)
+        # Handlers have children of their own in this process: browsers, servers of models.
+        launcher = Launcher(is_kept=True)
         stack.push_async_callback(launcher.close)
         comm = DirectComm(self.session, self._http)
         stack.push_async_callback(comm.close)
@@ -229,13 +228,6 @@ class DirectWorker:
             await asyncio.gather(*everything, return_exceptions=True)
         for task in (session, *working):
             task.result()
-
-    def _other_launchers(self, own: int) -> list[int]:
-        return [
-            launcher.pid
-            for number, launcher in enumerate(self._launchers)
-            if number != own and launcher.pid
-        ]
 
     async def _watch_departure(self) -> None:
         await self.departure.wait_asked()

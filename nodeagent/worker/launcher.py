@@ -1,13 +1,14 @@
 """The worker's side of the launcher: start a command, signal it, wait for its end.
 
 Owns the launcher process and survives its death: the worker is a subreaper too, so what a killed
-launcher leaves behind is adopted, killed and reported with the status the kernel gave it.
+launcher leaves behind is adopted, killed and reported with the status the kernel gave it. A process
+that has other children as well puts a keeper in between, which does that in its stead.
 Called by executor; must be started from the main thread (parent-death signals are per thread).
 """
 
 import asyncio
 import signal
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,8 +18,13 @@ from mitosis_protocol.suites import ResourceLimits
 from nodeagent.errors import HostUnusable, SpawnRefused
 from nodeagent.worker.confinement import Confinement
 from nodeagent.worker.launcher_channel import Channel, ChannelClosed, Message
-from nodeagent.worker.launcher_process import LauncherProcess, StartedLauncher, start_program
-from nodeagent.worker.process_tree import Reaped, become_subreaper, end_descendants
+from nodeagent.worker.launcher_process import (
+    LauncherProcess,
+    StartedLauncher,
+    start_below_keeper,
+    start_program,
+)
+from nodeagent.worker.process_tree import Reaped, Sweep, become_subreaper, end_descendants
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -60,8 +66,8 @@ class CommandExit(msgspec.Struct, frozen=True):
 class Launcher:
     """One launcher process, restarted when it was killed; runs one command at a time.
 
-    `first` is one that was started earlier; `before_sweep` ends what a cgroup knows of a lost one;
-    `spared` are children that a sweep leaves alone, where one process has several launchers.
+    `first` is one that was started earlier; `before_sweep` ends what a cgroup knows of a lost one.
+    `is_kept`: below a keeper, for a process with children that are not ours to kill or to reap.
     """
 
     def __init__(
@@ -70,16 +76,17 @@ class Launcher:
         *,
         first: StartedLauncher | None = None,
         before_sweep: Callable[[], None] | None = None,
-        spared: Callable[[], Collection[int]] = tuple,
+        is_kept: bool = False,
     ) -> None:
-        self._spared = spared
+        self._is_kept = is_kept
         self._confinement = confinement
         self._first = first
         self._before_sweep = before_sweep
         self._process: LauncherProcess | None = None
         self._channel: Channel | None = None
         self._pid = 0
-        become_subreaper()
+        if not is_kept:
+            become_subreaper()
 
     @property
     def pid(self) -> int:
@@ -168,10 +175,13 @@ class Launcher:
             await self._recover()
         first, self._first = self._first, None
         confinement = self._confinement() if self._confinement is not None else None
-        channel = self._adopt(first if first is not None else start_program(confinement))
+        channel = self._adopt(first if first is not None else self._start(confinement))
         if confinement is not None:
             await self._hear_ready(channel)
         return channel
+
+    def _start(self, confinement: Confinement | None) -> StartedLauncher:
+        return start_below_keeper() if self._is_kept else start_program(confinement)
 
     def _adopt(self, started: StartedLauncher) -> Channel:
         self._process = started.process
@@ -214,23 +224,23 @@ class Launcher:
             self._channel.close()
             self._channel = None
         reaped: dict[int, Reaped] = {}
-        spared = tuple(self._spared())
-        survivors = await asyncio.to_thread(_end, process, reaped, self._before_sweep, spared)
+        await asyncio.to_thread(_end, process, self._before_sweep)
+        survivors = 0
+        if not self._is_kept:
+            survivors = (await asyncio.to_thread(_sweep, reaped)).survivors
         end = reaped.get(self._pid, Reaped(signal.SIGKILL, 0, 0.0))
         self._pid = 0
         cpu_s = round(sum(each.cpu_s for each in reaped.values()), 6)
         return CommandExit(end.status, end.max_rss_kib, cpu_s, survivors=survivors)
 
 
-def _end(
-    process: LauncherProcess | None,
-    reaped: dict[int, Reaped],
-    before_sweep: Callable[[], None] | None,
-    spared: Collection[int],
-) -> int:
+def _end(process: LauncherProcess | None, before_sweep: Callable[[], None] | None) -> None:
     if before_sweep is not None:
         before_sweep()
     if process is not None and not process.wait(_SWEEP_S):
         process.kill()
         process.wait(None)
-    return end_descendants(reaped, timeout_s=_SWEEP_S, spared=spared).survivors
+
+
+def _sweep(reaped: dict[int, Reaped]) -> Sweep:
+    return end_descendants(reaped, timeout_s=_SWEEP_S)

@@ -1,7 +1,9 @@
-"""Two ways to get a launcher process: as a program of its own, or forked from a fresh worker.
+"""Ways to get a launcher process: as a program of its own, below a keeper, forked from a worker.
 
 A fork of a managed worker before it has opened anything costs 1 ms and shares its memory; later
 it would inherit shared memory and sockets, so a lost launcher is replaced by a program (30 ms).
+A process that also has children of others, as a direct worker with handlers has, gets it below a
+keeper: ending what a lost launcher left means ending everything below whoever does it.
 Called by launcher and slot.
 """
 
@@ -17,15 +19,14 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from nodeagent.worker.confinement import Confinement
-from nodeagent.worker.launcher_main import serve
+from nodeagent.worker.launcher_main import UNKILLABLE_AFTER_S, serve
 
 # The package directory goes last on the path: nothing beside it may shadow the standard library.
-_BOOT = (
-    "import sys; sys.path.append(sys.argv[1]);"
-    "from nodeagent.worker.launcher_main import main; main()"
-)
+_BOOT = "import sys; sys.path.append(sys.argv[1]);from nodeagent.worker.{} import main; main()"
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _POLL_S = 0.002
+# Above the keeper's own limit for processes that do not die.
+_KEEPER_S = UNKILLABLE_AFTER_S + 5.0
 _MAX_FD = 1 << 20
 
 
@@ -49,15 +50,25 @@ class StartedLauncher(NamedTuple):
 
 def start_program(confinement: Confinement | None) -> StartedLauncher:
     """A launcher of its own, from nothing."""
+    further = [] if confinement is None else [json.dumps(confinement._asdict())]
+    process, channel = _start("launcher_main", further)
+    return StartedLauncher(_Program(process), channel)
+
+
+def start_below_keeper() -> StartedLauncher:
+    """The same below a process that ends what the launcher leaves; that one is our child."""
+    process, channel = _start("launcher_keeper", [])
+    return StartedLauncher(_Keeper(process), channel)
+
+
+def _start(module: str, further: list[str]) -> "tuple[subprocess.Popen[bytes], socket.socket]":
     ours, theirs = socket.socketpair()
-    arguments = [_PACKAGE_ROOT, str(theirs.fileno()), str(os.getpid())]
-    if confinement is not None:
-        arguments.append(json.dumps(confinement._asdict()))
+    arguments = [_PACKAGE_ROOT, str(theirs.fileno()), str(os.getpid()), *further]
     with theirs:
         try:
             # A bare environment: the launcher needs none, and the worker's may hold secrets.
             process = subprocess.Popen(  # noqa: S603 - a fixed command line of our own
-                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT, *arguments],
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _BOOT.format(module), *arguments],
                 env={"PATH": os.defpath},
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -66,7 +77,7 @@ def start_program(confinement: Confinement | None) -> StartedLauncher:
         except OSError:
             ours.close()
             raise
-    return StartedLauncher(_Program(process), ours)
+    return process, ours
 
 
 def fork_launcher(confinement: Confinement) -> StartedLauncher:
@@ -121,6 +132,14 @@ class _Program:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+
+class _Keeper(_Program):
+    def kill(self) -> None:
+        """It takes the launcher and all below it along, which a killed one could not."""
+        self.signal(signal.SIGTERM)
+        if not self.wait(_KEEPER_S):
+            super().kill()
 
 
 class _Fork:

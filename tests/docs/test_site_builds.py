@@ -51,7 +51,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(site: Path) -> Non
 def test_references_are_written_from_the_code(site: Path) -> None:
     api = (site / "reference" / "http-api.html").read_text()
     assert "POST /tasks/array" in api
-    assert "GET /suites/{uuid}/explain" in api
+    assert "GET /suites/{suite_uuid}/explain" in api
     assert "fetch_tasks" in (site / "reference" / "protocol.html").read_text()
 
 

@@ -3,12 +3,14 @@
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from mitosis_protocol.control_codes import ControlCode
@@ -234,6 +236,38 @@ async def test_commands_run_side_by_side_and_one_that_kills_its_launcher_hurts_i
         fine = scheduler.result(1)
         assert fine is not None
         assert fine.status == "succeeded"
+
+
+async def test_children_of_the_process_outlive_lost_launchers_and_the_worker(
+    start: Start, scheduler: FakeScheduler
+):
+    """A handler's browser, or a store of this test run, is nobody's to kill or to reap."""
+    child = await asyncio.create_subprocess_exec("sleep", "60", start_new_session=True)
+    quick = await asyncio.create_subprocess_exec("sh", "-c", "sleep 0.5; exit 7")
+    async with start():
+        await scheduler.dispatch(1, "sh", "-c", "setsid sleep 61 & kill -9 $PPID; sleep 60")
+        await scheduler.until(lambda: scheduler.result(1))
+        await scheduler.dispatch(2, "sh", "-c", "kill -STOP $PPID; exit 0")
+        await scheduler.until(lambda: scheduler.of(Ack))
+    assert child.returncode is None
+    assert await quick.wait() == 7
+    child.terminate()
+    assert await child.wait() == -signal.SIGTERM
+    await asyncio.to_thread(_until_gone, "sleep\x0061\x00")
+
+
+def _until_gone(command_line: str) -> None:
+    deadline = time.monotonic() + 10
+    while command_line in map(_command_line, psutil.process_iter()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return Path("/proc", str(process.pid), "cmdline").read_text()
+    except OSError:
+        return ""
 
 
 async def test_what_it_does_not_know_or_has_no_room_for_is_refused(
