@@ -27,7 +27,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	  || { echo "Could not create $(VENV); on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@echo "Installing the locked packages into $(VENV) (a minute the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(STAMP) ## start everything, show it at work, stop it
