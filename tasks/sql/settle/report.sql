@@ -10,39 +10,18 @@ asked AS MATERIALIZED (
         %(attempt_ids)s::bigint[], %(runner_ids)s::bigint[], %(ops)s::smallint[], %(op_ids)s::uuid[],
         %(outcomes)s::smallint[], %(exit_statuses)s::int[], %(msgs)s::smallint[], %(reasons)s::text[],
         %(results)s::text[], %(charges)s::bool[], %(excludes)s::bool[], %(death_limits)s::int[],
-        %(worker_ids)s::int[]
+        %(worker_ids)s::int[], %(has_starts)s::bool[]
     ) WITH ORDINALITY AS q (
         attempt_id, runner_id, op, op_id, outcome, exit_status, msg, reason,
-        result, charge, exclude, death_limit, worker_id, ord
+        result, charge, exclude, death_limit, worker_id, has_start, ord
     )
-),
-item AS MATERIALIZED (
-    SELECT q.ord,
-        CASE
-            WHEN a.id IS NULL THEN 'invalid'
-            WHEN a.runner_id <> q.runner_id THEN 'forbidden'
-            WHEN a.op_id = q.op_id OR (t.attempt_id = a.id AND t.last_op_id = q.op_id) THEN 'ok_duplicate'
-            -- Entitled, but locked, or waiting behind another report on the same attempt.
-            WHEN t.attempt_id = a.id AND q.runner_id = coalesce(t.runner_id, t.lost_runner_id)
-                AND (q.op <> 2 OR t.state = 2) AND (q.op = 0 OR t.runner_id IS NOT NULL) THEN 'busy'
-            WHEN t.attempt_id = a.id AND t.runner_id = q.runner_id THEN 'invalid'
-            ELSE 'stale_attempt'
-        END AS refusal
-    FROM asked q
-    LEFT JOIN LATERAL (
-        SELECT f.id, f.task_id, f.runner_id, f.op_id FROM task_attempts f WHERE f.id = q.attempt_id OFFSET 0
-    ) a ON true
-    LEFT JOIN LATERAL (
-        SELECT f.attempt_id, f.last_op_id, f.runner_id, f.lost_runner_id, f.state
-        FROM active_tasks f
-        WHERE f.id = a.task_id
-        OFFSET 0
-    ) t ON true
 ),
 hit AS MATERIALIZED (
     SELECT q.ord, q.attempt_id, q.runner_id AS reporter_id, q.op, q.op_id, q.outcome AS said, q.exit_status, q.msg,
         q.reason, q.result, q.exclude, q.death_limit, q.worker_id,
-        t.id AS task_id, t.uuid, t.suite_id, t.dependents, t.started_at, t.cancel_requested_at, t.finish_cancelled,
+        t.id AS task_id, t.uuid, t.suite_id, t.dependents, t.cancel_requested_at, t.finish_cancelled,
+        -- Its start travelled in the same frame and has no statement of its own.
+        CASE WHEN q.has_start THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END AS started_at,
         t.failures, t.max_failures, t.attempt, t.max_attempts,
         -- Only what may have started is charged.
         CASE
@@ -81,6 +60,31 @@ hit AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) t
     WHERE q.repetition = 1
+),
+-- Why the others are refused; looked up for them alone.
+item AS MATERIALIZED (
+    SELECT q.ord,
+        CASE
+            WHEN a.id IS NULL THEN 'invalid'
+            WHEN a.runner_id <> q.runner_id THEN 'forbidden'
+            WHEN a.op_id = q.op_id OR (t.attempt_id = a.id AND t.last_op_id = q.op_id) THEN 'ok_duplicate'
+            -- Entitled, but locked, or waiting behind another report on the same attempt.
+            WHEN t.attempt_id = a.id AND q.runner_id = coalesce(t.runner_id, t.lost_runner_id)
+                AND (q.op <> 2 OR t.state = 2) AND (q.op = 0 OR t.runner_id IS NOT NULL) THEN 'busy'
+            WHEN t.attempt_id = a.id AND t.runner_id = q.runner_id THEN 'invalid'
+            ELSE 'stale_attempt'
+        END AS refusal
+    FROM asked q
+    LEFT JOIN LATERAL (
+        SELECT f.id, f.task_id, f.runner_id, f.op_id FROM task_attempts f WHERE f.id = q.attempt_id OFFSET 0
+    ) a ON true
+    LEFT JOIN LATERAL (
+        SELECT f.attempt_id, f.last_op_id, f.runner_id, f.lost_runner_id, f.state
+        FROM active_tasks f
+        WHERE f.id = a.task_id
+        OFFSET 0
+    ) t ON true
+    WHERE q.ord NOT IN (SELECT h.ord FROM hit h)
 ),
 deaths AS MATERIALIZED (
     SELECT h.ord, coalesce(f.failure_count, 0) + 1 AS n

@@ -69,11 +69,12 @@ fate AS MATERIALIZED (
     GROUP BY e.task_id
 ),
 ending AS MATERIALIZED (
-    SELECT d.task_id, d.outcome, d.exit_status, d.msg, d.reason, d.result, d.reporter_id, d.op_id, d.charge
+    SELECT d.task_id, d.outcome, d.exit_status, d.msg, d.reason, d.result, d.reporter_id, d.op_id, d.charge,
+        d.started_at AS began_at
     FROM done d
     WHERE d.action = 'end'
     UNION ALL
-    SELECT f.task_id, 5::smallint, NULL, NULL, 'an upstream task did not end as required', NULL, NULL, NULL, 0
+    SELECT f.task_id, 5::smallint, NULL, NULL, 'an upstream task did not end as required', NULL, NULL, NULL, 0, NULL
     FROM fate f
     WHERE f.is_doomed
 ),
@@ -83,7 +84,7 @@ gone AS (
     RETURNING t.*
 ),
 ended AS MATERIALIZED (
-    SELECT g.*, e.outcome, e.exit_status, e.msg, e.reason, e.result, e.reporter_id, e.op_id, e.charge
+    SELECT g.*, e.outcome, e.exit_status, e.msg, e.reason, e.result, e.reporter_id, e.op_id, e.charge, e.began_at
     FROM gone g
     JOIN ending e ON e.task_id = g.id
 ),
@@ -99,7 +100,7 @@ archived AS (
         g.id, g.uuid, g.group_id, g.creator_id, g.number, g.suite_id, g.assignment_id, g.priority, g.tags, g.labels,
         g.timeout_s, g.spec, g.attempt, g.attempt_id, g.failures + g.charge, g.max_failures, g.max_attempts,
         g.backoff_s, g.backoff_max_s, g.retry_on, g.concurrency_key, g.affinity, g.resource_refs, g.middleware,
-        g.limits, g.pinned_runner_id, g.upstream_task_id, g.upstream_task_uuid, g.downstream_task_uuid, g.started_at,
+        g.limits, g.pinned_runner_id, g.upstream_task_id, g.upstream_task_uuid, g.downstream_task_uuid, g.began_at,
         g.event_seq + 1, g.created_at, clock_timestamp(),
         CASE WHEN g.finish_cancelled OR g.outcome IN (2, 4, 5) THEN 4 ELSE 3 END,
         g.outcome, g.exit_status, g.msg, g.reason, g.result::jsonb, coalesce(g.reporter_id, g.runner_id),
@@ -144,10 +145,25 @@ freed AS (
     WHERE t.id = f.task_id AND NOT f.is_doomed AND t.id = ANY (ARRAY(SELECT n.task_id FROM fate n))
     RETURNING t.id, t.group_id, t.suite_id, t.attempt, t.event_seq, t.state
 ),
+-- In the order of ids: the update finds its values by halving, not by reading all for each row.
+closing AS MATERIALIZED (
+    SELECT array_agg(d.attempt_id ORDER BY d.attempt_id) AS ids,
+        array_agg(d.ending ORDER BY d.attempt_id) AS endings,
+        array_agg(d.outcome ORDER BY d.attempt_id) AS outcomes,
+        array_agg(d.exit_status ORDER BY d.attempt_id) AS exit_statuses,
+        array_agg(d.reason ORDER BY d.attempt_id) AS reasons,
+        array_agg(d.op_id ORDER BY d.attempt_id) AS op_ids,
+        array_agg(d.started_at ORDER BY d.attempt_id) AS started_ats
+    FROM done d
+    WHERE d.action <> 'keep' AND d.attempt_id IS NOT NULL
+),
 closed AS (
     UPDATE task_attempts a
     SET (ending, outcome, exit_status, reason, op_id, started_at) = (
-            SELECT d.ending, d.outcome, d.exit_status, d.reason, d.op_id, d.started_at FROM done d WHERE d.attempt_id = a.id
+            SELECT c.endings[n.at], c.outcomes[n.at], c.exit_statuses[n.at], c.reasons[n.at], c.op_ids[n.at],
+                c.started_ats[n.at]
+            FROM closing c
+            CROSS JOIN LATERAL (SELECT width_bucket(a.id, c.ids) AS at OFFSET 0) n
         ),
         ended_at = clock_timestamp()
     WHERE a.id = ANY (ARRAY(SELECT d.attempt_id FROM done d WHERE d.action <> 'keep'))
@@ -190,14 +206,14 @@ logged AS (
     FROM freed f
     WHERE f.state = 1
 )
-SELECT i.ord::int,
-    CASE
-        WHEN d.task_id IS NOT NULL THEN d.action
-        WHEN v.task_id IS NOT NULL THEN 'busy'
-        ELSE i.refusal
-    END AS answer,
-    v.task_id, v.uuid, v.suite_id, d.outcome, v.failures + d.charge AS failures, d.is_excluded
+SELECT d.ord::int AS ord, d.action AS answer, d.task_id, d.uuid, d.suite_id, d.outcome, d.failures + d.charge, d.is_excluded
+FROM done d
+UNION ALL
+SELECT v.ord::int, 'busy', v.task_id, v.uuid, v.suite_id, NULL, NULL, NULL
+FROM verdict v
+WHERE v.action = 'end' AND v.dependents > 0 AND (SELECT is_torn FROM torn)
+UNION ALL
+SELECT i.ord::int, i.refusal, NULL, NULL, NULL, NULL, NULL, NULL
 FROM item i
-LEFT JOIN verdict v ON v.ord = i.ord
-LEFT JOIN done d ON d.ord = i.ord
-ORDER BY i.ord
+WHERE i.ord NOT IN (SELECT v.ord FROM verdict v)
+ORDER BY ord
