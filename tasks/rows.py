@@ -109,7 +109,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     exclude: bool = False
     death_limit: int | None = None
     worker_id: int | None = None
-    has_start: bool = False  # the start came with it and was told to nobody else
 
 
 class SettleRow(msgspec.Struct, frozen=True):

@@ -96,7 +96,6 @@ def settle_params(reports: Sequence[Report], *, backoff_s: float, backoff_max_s:
         "excludes": array(report.exclude for report in reports),
         "death_limits": array(report.death_limit for report in reports),
         "worker_ids": array(report.worker_id for report in reports),
-        "has_starts": array(report.has_start for report in reports),
         "backoff_s": backoff_s,
         "backoff_max_s": backoff_max_s,
     }

@@ -10,18 +10,16 @@ asked AS MATERIALIZED (
         %(attempt_ids)s::bigint[], %(runner_ids)s::bigint[], %(ops)s::smallint[], %(op_ids)s::uuid[],
         %(outcomes)s::smallint[], %(exit_statuses)s::int[], %(msgs)s::smallint[], %(reasons)s::text[],
         %(results)s::text[], %(charges)s::bool[], %(excludes)s::bool[], %(death_limits)s::int[],
-        %(worker_ids)s::int[], %(has_starts)s::bool[]
+        %(worker_ids)s::int[]
     ) WITH ORDINALITY AS q (
         attempt_id, runner_id, op, op_id, outcome, exit_status, msg, reason,
-        result, charge, exclude, death_limit, worker_id, has_start, ord
+        result, charge, exclude, death_limit, worker_id, ord
     )
 ),
 hit AS MATERIALIZED (
     SELECT q.ord, q.attempt_id, q.runner_id AS reporter_id, q.op, q.op_id, q.outcome AS said, q.exit_status, q.msg,
         q.reason, q.result, q.exclude, q.death_limit, q.worker_id,
-        t.id AS task_id, t.uuid, t.suite_id, t.dependents, t.cancel_requested_at, t.finish_cancelled,
-        -- Its start travelled in the same frame and has no statement of its own.
-        CASE WHEN q.has_start THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END AS started_at,
+        t.id AS task_id, t.uuid, t.suite_id, t.dependents, t.started_at, t.cancel_requested_at, t.finish_cancelled,
         t.failures, t.max_failures, t.attempt, t.max_attempts,
         -- Only what may have started is charged.
         CASE

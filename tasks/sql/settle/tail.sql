@@ -69,12 +69,11 @@ fate AS MATERIALIZED (
     GROUP BY e.task_id
 ),
 ending AS MATERIALIZED (
-    SELECT d.task_id, d.outcome, d.exit_status, d.msg, d.reason, d.result, d.reporter_id, d.op_id, d.charge,
-        d.started_at AS began_at
+    SELECT d.task_id, d.outcome, d.exit_status, d.msg, d.reason, d.result, d.reporter_id, d.op_id, d.charge
     FROM done d
     WHERE d.action = 'end'
     UNION ALL
-    SELECT f.task_id, 5::smallint, NULL, NULL, 'an upstream task did not end as required', NULL, NULL, NULL, 0, NULL
+    SELECT f.task_id, 5::smallint, NULL, NULL, 'an upstream task did not end as required', NULL, NULL, NULL, 0
     FROM fate f
     WHERE f.is_doomed
 ),
@@ -84,7 +83,7 @@ gone AS (
     RETURNING t.*
 ),
 ended AS MATERIALIZED (
-    SELECT g.*, e.outcome, e.exit_status, e.msg, e.reason, e.result, e.reporter_id, e.op_id, e.charge, e.began_at
+    SELECT g.*, e.outcome, e.exit_status, e.msg, e.reason, e.result, e.reporter_id, e.op_id, e.charge
     FROM gone g
     JOIN ending e ON e.task_id = g.id
 ),
@@ -100,7 +99,7 @@ archived AS (
         g.id, g.uuid, g.group_id, g.creator_id, g.number, g.suite_id, g.assignment_id, g.priority, g.tags, g.labels,
         g.timeout_s, g.spec, g.attempt, g.attempt_id, g.failures + g.charge, g.max_failures, g.max_attempts,
         g.backoff_s, g.backoff_max_s, g.retry_on, g.concurrency_key, g.affinity, g.resource_refs, g.middleware,
-        g.limits, g.pinned_runner_id, g.upstream_task_id, g.upstream_task_uuid, g.downstream_task_uuid, g.began_at,
+        g.limits, g.pinned_runner_id, g.upstream_task_id, g.upstream_task_uuid, g.downstream_task_uuid, g.started_at,
         g.event_seq + 1, g.created_at, clock_timestamp(),
         CASE WHEN g.finish_cancelled OR g.outcome IN (2, 4, 5) THEN 4 ELSE 3 END,
         g.outcome, g.exit_status, g.msg, g.reason, g.result::jsonb, coalesce(g.reporter_id, g.runner_id),
