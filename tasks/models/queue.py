@@ -1,7 +1,8 @@
 """The two tables a task lives in: `active_tasks` while it must still end, `archived_tasks` after.
 
 Columns, constraints and indexes only; rows are written by the statements in tasks/sql alone.
-Foreign keys are made in sql/ddl: immediate and RESTRICT, which the ORM cannot say.
+Foreign keys are made in sql/ddl: immediate and RESTRICT, which the ORM cannot say. Where the
+writing statement proves a key itself, its parent is guarded instead (ADR 0019).
 No index mentions `state`, so that Start and Finish stay heap-only updates.
 """
 

@@ -2,7 +2,10 @@
 -- The charge of the loss is given back. Relies on: task_attempts_pkey, active_tasks_pkey.
 -- Called by: tasks.store.adopt, at a reconnect and for inventories.
 WITH asked AS MATERIALIZED (
-    SELECT q.*, row_number() OVER (PARTITION BY q.attempt_id ORDER BY q.ord) AS repetition
+    SELECT q.ord, q.attempt_id, q.runner_id,
+        row_number() OVER (PARTITION BY q.attempt_id ORDER BY q.ord) AS repetition,
+        -- No foreign key looks after it (ADR 0019): one that is not there counts as none, one that is there stays.
+        (SELECT e.id FROM suite_assignments e WHERE e.id = q.assignment_id FOR KEY SHARE) AS assignment_id
     FROM unnest(%(attempt_ids)s::bigint[], %(runner_ids)s::bigint[], %(assignment_ids)s::bigint[])
         WITH ORDINALITY AS q (attempt_id, runner_id, assignment_id, ord)
 ),

@@ -163,18 +163,40 @@ ranked AS MATERIALIZED (
     WHERE (p.concurrency_key IS NULL OR p.nth = 1)
         AND (p.affinity_key IS NULL OR p.owner_id IS NOT NULL OR p.nth_near = 1)
 ),
+-- One row per class, its seats as lists: a join by rank would compare every task with every seat.
 seats AS MATERIALIZED (
-    SELECT c.class_ord, m.ord, m.runner_id, m.session_epoch, m.assignment_id, m.claim_id, m.is_exclusive,
-        row_number() OVER (PARTITION BY c.class_ord ORDER BY m.ord) AS rank
+    SELECT c.class_ord,
+        array_agg(m.ord ORDER BY m.ord) AS ords,
+        array_agg(m.runner_id ORDER BY m.ord) AS runner_ids,
+        array_agg(m.session_epoch ORDER BY m.ord) AS session_epochs,
+        array_agg(m.assignment_id ORDER BY m.ord) AS assignment_ids,
+        array_agg(m.claim_id ORDER BY m.ord) AS claim_ids,
+        array_agg(m.is_exclusive ORDER BY m.ord) AS exclusive
     FROM served c
     JOIN menu m ON m.lane_nos = c.lane_nos
     CROSS JOIN LATERAL generate_series(1, m.want)
+    GROUP BY c.class_ord
 ),
 granted AS MATERIALIZED (
-    SELECT s.ord, s.runner_id, s.session_epoch, s.assignment_id, s.claim_id, s.is_exclusive, r.id
-    FROM ranked r
-    JOIN seats s ON s.class_ord = r.class_ord AND s.rank = r.rank
-    WHERE NOT r.excluded_runner_ids @> ARRAY[s.runner_id] AND coalesce(r.owner_id, s.runner_id) = s.runner_id
+    SELECT n.*
+    FROM (
+        SELECT s.ords[r.rank] AS ord, s.runner_ids[r.rank] AS runner_id, s.session_epochs[r.rank] AS session_epoch,
+            s.assignment_ids[r.rank] AS assignment_id, s.claim_ids[r.rank] AS claim_id,
+            s.exclusive[r.rank] AS is_exclusive, r.id, r.excluded_runner_ids, r.owner_id
+        FROM ranked r
+        JOIN seats s ON s.class_ord = r.class_ord
+        WHERE r.rank <= cardinality(s.ords)
+        OFFSET 0
+    ) n
+    WHERE NOT n.excluded_runner_ids @> ARRAY[n.runner_id] AND coalesce(n.owner_id, n.runner_id) = n.runner_id
+),
+-- The same by task, in the order of ids: the update finds its values by halving, not by reading all for each row.
+handout AS MATERIALIZED (
+    SELECT array_agg(g.id ORDER BY g.id) AS ids,
+        array_agg(g.runner_id ORDER BY g.id) AS runner_ids,
+        array_agg(g.is_exclusive ORDER BY g.id) AS exclusive,
+        array_agg(g.assignment_id ORDER BY g.id) AS assignment_ids
+    FROM granted g
 ),
 taken AS (
     UPDATE active_tasks t
@@ -183,9 +205,10 @@ taken AS (
         attempt_id = nextval('task_attempts_id_seq'),
         (runner_id, is_exclusive, assignment_id, started_at) = (
             -- A worker of the existing wire sends no Start: its command may run from now on.
-            SELECT g.runner_id, g.is_exclusive, g.assignment_id, CASE WHEN g.is_exclusive THEN clock_timestamp() END
-            FROM granted g
-            WHERE g.id = t.id
+            SELECT h.runner_ids[n.at], h.exclusive[n.at], h.assignment_ids[n.at],
+                CASE WHEN h.exclusive[n.at] THEN clock_timestamp() END
+            FROM handout h
+            CROSS JOIN LATERAL (SELECT width_bucket(t.id, h.ids) AS at OFFSET 0) n
         ),
         lost_runner_id = NULL,
         lost_charge = 0,
@@ -231,9 +254,13 @@ handed AS (
     FROM held h
     CROSS JOIN LATERAL (SELECT a.* FROM active_tasks a WHERE a.id = h.id OFFSET 0) t
 )
+SELECT h.ord::int, 'task' AS verdict, h.attempt_id, h.id AS task_id, h.uuid, h.attempt, h.group_id, h.suite_id,
+    h.timeout_s, h.spec::text, h.upstream_task_uuid, h.limits::text, h.middleware::text, h.priority, h.max_failures,
+    h.is_repeat, h.concurrency_key, h.affinity::text, h.resource_refs::text
+FROM handed h
+UNION ALL
 SELECT q.ord::int,
     CASE
-        WHEN h.id IS NOT NULL THEN 'task'
         WHEN r.id IS NULL OR r.revoked_at IS NOT NULL THEN 'revoked'
         WHEN r.session_epoch <> q.session_epoch THEN 'superseded'
         WHEN r.desired_state <> 0 THEN 'inactive'
@@ -268,13 +295,11 @@ SELECT q.ord::int,
             WHERE n.no = ANY (m.lane_nos) AND NOT EXISTS (SELECT FROM granted g WHERE g.id = more.id)
         ) THEN 'again'
         ELSE 'nothing'
-    END AS verdict,
-    h.attempt_id, h.id AS task_id, h.uuid, h.attempt, h.group_id, h.suite_id, h.timeout_s, h.spec::text,
-    h.upstream_task_uuid, h.limits::text, h.middleware::text, h.priority, h.max_failures, h.is_repeat,
-    h.concurrency_key, h.affinity::text, h.resource_refs::text
+    END, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 FROM asked q
-LEFT JOIN handed h ON h.ord = q.ord
 LEFT JOIN menu m ON m.ord = q.ord
 LEFT JOIN runners r ON r.id = q.runner_id
 LEFT JOIN runner_leases l ON l.runner_id = q.runner_id
-ORDER BY q.ord, h.priority DESC, h.id
+-- A hash of few numbers; as an anti-join it may become a comparison of everything with everything.
+WHERE q.ord NOT IN (SELECT h.ord FROM handed h)
+ORDER BY ord, priority DESC, task_id

@@ -16,29 +16,6 @@ asked AS MATERIALIZED (
         result, charge, exclude, death_limit, worker_id, ord
     )
 ),
-item AS MATERIALIZED (
-    SELECT q.ord,
-        CASE
-            WHEN a.id IS NULL THEN 'invalid'
-            WHEN a.runner_id <> q.runner_id THEN 'forbidden'
-            WHEN a.op_id = q.op_id OR (t.attempt_id = a.id AND t.last_op_id = q.op_id) THEN 'ok_duplicate'
-            -- Entitled, but locked, or waiting behind another report on the same attempt.
-            WHEN t.attempt_id = a.id AND q.runner_id = coalesce(t.runner_id, t.lost_runner_id)
-                AND (q.op <> 2 OR t.state = 2) AND (q.op = 0 OR t.runner_id IS NOT NULL) THEN 'busy'
-            WHEN t.attempt_id = a.id AND t.runner_id = q.runner_id THEN 'invalid'
-            ELSE 'stale_attempt'
-        END AS refusal
-    FROM asked q
-    LEFT JOIN LATERAL (
-        SELECT f.id, f.task_id, f.runner_id, f.op_id FROM task_attempts f WHERE f.id = q.attempt_id OFFSET 0
-    ) a ON true
-    LEFT JOIN LATERAL (
-        SELECT f.attempt_id, f.last_op_id, f.runner_id, f.lost_runner_id, f.state
-        FROM active_tasks f
-        WHERE f.id = a.task_id
-        OFFSET 0
-    ) t ON true
-),
 hit AS MATERIALIZED (
     SELECT q.ord, q.attempt_id, q.runner_id AS reporter_id, q.op, q.op_id, q.outcome AS said, q.exit_status, q.msg,
         q.reason, q.result, q.exclude, q.death_limit, q.worker_id,
@@ -81,6 +58,31 @@ hit AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) t
     WHERE q.repetition = 1
+),
+-- Why the others are refused; looked up for them alone.
+item AS MATERIALIZED (
+    SELECT q.ord,
+        CASE
+            WHEN a.id IS NULL THEN 'invalid'
+            WHEN a.runner_id <> q.runner_id THEN 'forbidden'
+            WHEN a.op_id = q.op_id OR (t.attempt_id = a.id AND t.last_op_id = q.op_id) THEN 'ok_duplicate'
+            -- Entitled, but locked, or waiting behind another report on the same attempt.
+            WHEN t.attempt_id = a.id AND q.runner_id = coalesce(t.runner_id, t.lost_runner_id)
+                AND (q.op <> 2 OR t.state = 2) AND (q.op = 0 OR t.runner_id IS NOT NULL) THEN 'busy'
+            WHEN t.attempt_id = a.id AND t.runner_id = q.runner_id THEN 'invalid'
+            ELSE 'stale_attempt'
+        END AS refusal
+    FROM asked q
+    LEFT JOIN LATERAL (
+        SELECT f.id, f.task_id, f.runner_id, f.op_id FROM task_attempts f WHERE f.id = q.attempt_id OFFSET 0
+    ) a ON true
+    LEFT JOIN LATERAL (
+        SELECT f.attempt_id, f.last_op_id, f.runner_id, f.lost_runner_id, f.state
+        FROM active_tasks f
+        WHERE f.id = a.task_id
+        OFFSET 0
+    ) t ON true
+    WHERE q.ord NOT IN (SELECT h.ord FROM hit h)
 ),
 deaths AS MATERIALIZED (
     SELECT h.ord, coalesce(f.failure_count, 0) + 1 AS n

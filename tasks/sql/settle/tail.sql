@@ -144,10 +144,25 @@ freed AS (
     WHERE t.id = f.task_id AND NOT f.is_doomed AND t.id = ANY (ARRAY(SELECT n.task_id FROM fate n))
     RETURNING t.id, t.group_id, t.suite_id, t.attempt, t.event_seq, t.state
 ),
+-- In the order of ids: the update finds its values by halving, not by reading all for each row.
+closing AS MATERIALIZED (
+    SELECT array_agg(d.attempt_id ORDER BY d.attempt_id) AS ids,
+        array_agg(d.ending ORDER BY d.attempt_id) AS endings,
+        array_agg(d.outcome ORDER BY d.attempt_id) AS outcomes,
+        array_agg(d.exit_status ORDER BY d.attempt_id) AS exit_statuses,
+        array_agg(d.reason ORDER BY d.attempt_id) AS reasons,
+        array_agg(d.op_id ORDER BY d.attempt_id) AS op_ids,
+        array_agg(d.started_at ORDER BY d.attempt_id) AS started_ats
+    FROM done d
+    WHERE d.action <> 'keep' AND d.attempt_id IS NOT NULL
+),
 closed AS (
     UPDATE task_attempts a
     SET (ending, outcome, exit_status, reason, op_id, started_at) = (
-            SELECT d.ending, d.outcome, d.exit_status, d.reason, d.op_id, d.started_at FROM done d WHERE d.attempt_id = a.id
+            SELECT c.endings[n.at], c.outcomes[n.at], c.exit_statuses[n.at], c.reasons[n.at], c.op_ids[n.at],
+                c.started_ats[n.at]
+            FROM closing c
+            CROSS JOIN LATERAL (SELECT width_bucket(a.id, c.ids) AS at OFFSET 0) n
         ),
         ended_at = clock_timestamp()
     WHERE a.id = ANY (ARRAY(SELECT d.attempt_id FROM done d WHERE d.action <> 'keep'))
@@ -190,14 +205,14 @@ logged AS (
     FROM freed f
     WHERE f.state = 1
 )
-SELECT i.ord::int,
-    CASE
-        WHEN d.task_id IS NOT NULL THEN d.action
-        WHEN v.task_id IS NOT NULL THEN 'busy'
-        ELSE i.refusal
-    END AS answer,
-    v.task_id, v.uuid, v.suite_id, d.outcome, v.failures + d.charge AS failures, d.is_excluded
+SELECT d.ord::int AS ord, d.action AS answer, d.task_id, d.uuid, d.suite_id, d.outcome, d.failures + d.charge, d.is_excluded
+FROM done d
+UNION ALL
+SELECT v.ord::int, 'busy', v.task_id, v.uuid, v.suite_id, NULL, NULL, NULL
+FROM verdict v
+WHERE v.action = 'end' AND v.dependents > 0 AND (SELECT is_torn FROM torn)
+UNION ALL
+SELECT i.ord::int, i.refusal, NULL, NULL, NULL, NULL, NULL, NULL
 FROM item i
-LEFT JOIN verdict v ON v.ord = i.ord
-LEFT JOIN done d ON d.ord = i.ord
-ORDER BY i.ord
+WHERE i.ord NOT IN (SELECT v.ord FROM verdict v)
+ORDER BY ord

@@ -1,6 +1,7 @@
 """The ASGI application as servers call it: lifespan, body limits, unknown sockets, its pool."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Iterable
 
@@ -9,7 +10,7 @@ from asgiref.testing import ApplicationCommunicator
 
 from core.pg import close_pool, get_pool
 from mitosis_site.asgi import application, body_limit_of
-from mitosis_site.runtime import Message, Runtime
+from mitosis_site.runtime import GC_THRESHOLD, Message, Runtime
 from tests.harness import TestServices
 
 MIB = 1024 * 1024
@@ -87,6 +88,19 @@ async def test_lifespan_opens_and_closes_the_pool():
     await communicator.wait(5)
     with pytest.raises(RuntimeError):
         get_pool()
+
+
+async def test_the_collector_leaves_what_was_imported_alone_while_the_process_serves():
+    before = gc.get_threshold()
+    assert gc.get_freeze_count() == 0
+    communicator = ApplicationCommunicator(application, {"type": "lifespan"})
+    await communicator.send_input({"type": "lifespan.startup"})
+    await communicator.receive_output(10)
+    assert gc.get_freeze_count() > 10_000
+    assert gc.get_threshold()[0] == GC_THRESHOLD
+    await communicator.send_input({"type": "lifespan.shutdown"})
+    await communicator.receive_output(10)
+    assert (gc.get_freeze_count(), gc.get_threshold()) == (0, before)
 
 
 async def test_without_lifespan_the_first_requests_open_one_pool():

@@ -47,16 +47,6 @@ def test_phase_1_foreign_keys_to_suites_are_immediate_and_restrict(table: str) -
     assert found == [("r", False)]
 
 
-@pytest.mark.parametrize("table", ["active_tasks", "archived_tasks", "task_attempts"])
-def test_phase_1_foreign_keys_to_engagements_restrict(table: str) -> None:
-    found = rows(
-        "SELECT confdeltype FROM pg_constraint"
-        f" WHERE contype = 'f' AND conrelid = '{table}'::regclass"
-        " AND confrelid = 'suite_assignments'::regclass"
-    )
-    assert found == [("r",)]
-
-
 def test_phase_1_foreign_key_constraints_keep_a_suite_with_tasks() -> None:
     suite = make_suite(make_user())
     submit(suite)
