@@ -203,12 +203,15 @@ class TaskRunner:
         msg = verdict.msg
         if verdict.has_run:
             self._comm.note_state(offer, TaskExecState.UPLOAD_RESULT)
-            if not await self._uploader.upload_all(offer):
+            has_files = not self._workspace.is_untouched()
+            if not await self._uploader.upload_all(offer, has_files=has_files):
                 msg = msg or TaskResultMessage.UPLOAD_RESULT_TIMEOUT
             # What is run again would submit it again.
             is_final = crash is None and msg is not TaskResultMessage.USER_CANCELLATION
-            if is_final and not await submit_follow_up(
-                self._comm, offer, self._workspace.new_task_file
+            if (
+                has_files
+                and is_final
+                and not await submit_follow_up(self._comm, offer, self._workspace.new_task_file)
             ):
                 msg = msg or TaskResultMessage.SUBMIT_NEW_TASK_FAILED
         await afault("worker.before_commit")
