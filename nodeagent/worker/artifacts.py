@@ -43,7 +43,7 @@ class ArtifactUploader:
         self._transfers = transfers
         self._workspace = workspace
 
-    async def upload_all(self, offer: TaskOffer, *, has_files: bool) -> bool:
+    async def upload_all(self, offer: TaskOffer, *, has_files: bool = True) -> bool:
         """Whether the task kept all its archives; one refused for quota counts as kept.
 
         Existing workers commit a task without a message when the group's quota is used up.

@@ -58,6 +58,6 @@ async def test_a_new_launcher_is_told_again(launcher: Launcher, tmp_path: Path) 
     await _seen(launcher, out, command)
     os.kill(launcher.pid, signal.SIGKILL)
     async with asyncio.timeout(10):
-        while launcher._channel is not None and not launcher._channel.is_over:
+        while launcher._channel is not None and not launcher._channel.is_over:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert (await _seen(launcher, out, command))[b"WHO"] == b"everybody"
