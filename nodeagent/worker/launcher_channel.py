@@ -52,9 +52,12 @@ class Channel:
 
     async def send(self, request: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         """Raises ChannelClosed. Descriptors go with the first byte and stay ours to close."""
-        # Lone surrogates stand for undecodable bytes of the environment, and only the standard
-        # library's JSON carries them; msgspec refuses.
-        body = json.dumps(request).encode()
+        try:
+            body = msgspec.json.encode(request)
+        except UnicodeEncodeError:
+            # Lone surrogates stand for undecodable bytes of the environment, and only the
+            # standard library's JSON carries them.
+            body = json.dumps(request).encode()
         frame = _HEADER.pack(len(body)) + body
         try:
             sent = self._send_first(frame, descriptors)

@@ -42,7 +42,7 @@ class SlotSpace(Workspace):
         self.new_task_file = task / "new_task.json"
         self._spool = str(self.spool_dir)
         self._watched = (self._task_path, *(f"{task}/{name}" for name in _TASK_DIRS), self._spool)
-        self._seen_empty: list[tuple[int, int]] | None = None
+        self._seen_empty: list[tuple[int, int]] = []
         self._outputs = (str(self.stdout_file), str(self.stderr_file))
         self.access = PRIVATE if owner is None else Access(owner, 0o700, 0o700)
 
@@ -68,7 +68,7 @@ class SlotSpace(Workspace):
         traces = self._traces()
         if traces == self._seen_empty:
             return True
-        self._seen_empty = None
+        self._seen_empty = []
         if not (_is_empty(self._spool) and self.is_clean()):
             return False
         now = time.clock_gettime_ns(time.CLOCK_REALTIME)
@@ -78,14 +78,13 @@ class SlotSpace(Workspace):
 
     @override
     def is_untouched(self) -> bool:
-        return self._seen_empty is not None and self._traces() == self._seen_empty
+        return self._traces() == self._seen_empty
 
     def _traces(self) -> list[tuple[int, int]]:
         """What no command can put back once it has changed a directory or its entries: the times
         of files can be set by their owner, that of the inode's last change cannot.
         """
-        found = map(os.lstat, self._watched)
-        return [(info.st_ino, info.st_ctime_ns) for info in found]
+        return [_trace(path) for path in self._watched]
 
     def _remove_used(self, path: str) -> None:
         """An output file that nobody wrote to, linked or changed serves the next attempt as well:
@@ -137,6 +136,11 @@ class SlotSpace(Workspace):
         if self._owner is not None and (info.st_uid, info.st_gid) != self._owner:
             return False
         return _is_empty(path)
+
+
+def _trace(path: str) -> tuple[int, int]:
+    info = os.lstat(path)
+    return info.st_ino, info.st_ctime_ns
 
 
 def _is_empty(path: str) -> bool:
