@@ -27,6 +27,7 @@ from nodeagent.disk import DiskState, disk_room
 from nodeagent.effects import Effect
 from nodeagent.errors import FatalError, HostUnusable
 from nodeagent.hooks.runner import HookHost
+from nodeagent.ipc.server import OnLoop
 from nodeagent.ipc.transport import make_server
 from nodeagent.machine_lock import MachineLock
 from nodeagent.marker import MARKER, marker_value
@@ -146,7 +147,8 @@ class Agent:
         measurements = Measurements(config.data_dir, ipc.stats)
         self._mailbox = mailbox = Mailbox(AgentState(uuid4()), measurements)
         post = mailbox.post
-        await run_blocking(ipc.open, mailbox.post_from_thread)
+        hearing = OnLoop(self._loop, mailbox.note, mailbox.drain)
+        await run_blocking(ipc.open, mailbox.post_from_thread, hearing)
         self._stack.push_async_callback(run_blocking, ipc.close)
         self._chores = chores = Chores(mailbox.fail)
         self._correspondence = talk = Correspondence(post, manager_uuid, measurements.sample)

@@ -1,8 +1,9 @@
 """The IPC server over iceoryx2: a set of services per worker, one doorbell for the agent.
 
-One thread sleeps on the doorbell; a ring says which worker to look at, and fetches are answered
-there and then. Answers from elsewhere go out on the caller's thread: the ports are thread-safe and
-a hop would cost more than the sending. Built by the agent's shell; see iceoryx_services.
+One thread, or the agent's loop, sleeps on the doorbell; a ring says which worker to look at, and
+fetches are answered there and then. Answers from elsewhere go out on the caller's thread: the ports
+are thread-safe and a hop would cost more than the sending. Built by the agent's shell; see
+iceoryx_services.
 """
 
 import os
@@ -21,7 +22,7 @@ from nodeagent.ipc import iceoryx_services as services
 from nodeagent.ipc import names
 from nodeagent.ipc.customer import Customer, Undeliverable
 from nodeagent.ipc.desk import Desk
-from nodeagent.ipc.server import IpcEvent, ServiceName, WorkerEndpoint, WorkerKey
+from nodeagent.ipc.server import IpcEvent, OnLoop, ServiceName, WorkerEndpoint, WorkerKey
 from nodeagent.ipc.sweep import Sweeper
 
 log = structlog.stdlib.get_logger(__name__)
@@ -94,22 +95,28 @@ class IceoryxServer(Desk):
         self._own_bell: Any = None
         self._attached: dict[WorkerKey, _Attached] = {}
         self._by_ring: dict[int, list[_Attached]] = {}
+        self._fd = -1
         self._thread: threading.Thread | None = None
+        self._on_loop: OnLoop | None = None
         self._sweeper = Sweeper(root, self._prefix)
         self._is_closing = False
 
-    def open(self, on_event: Callable[[IpcEvent], None]) -> None:
+    def open(self, on_event: Callable[[IpcEvent], None], on_loop: OnLoop | None = None) -> None:
         self._lock_fd = names.open_root(self._root)
         # We hold the lock: whatever is here belongs to a life that has ended.
         services.remove_leftovers(self._root, self._prefix)
         services.allow_many_descriptors()
-        self._on_event = on_event
+        self._on_event = on_event if on_loop is None else on_loop.note
         self._node = services.make_node(str(self._root), self._prefix)
         bell = services.agent_doorbell(self._node, names.agent_doorbell_name(self._prefix)).create()
-        self._listener = bell.listener_builder().create()
+        self._listener, self._fd = services.listen(bell, str(self._root))
         self._own_bell = bell.notifier_builder().create()
-        self._thread = threading.Thread(target=self._serve, name="ipc", daemon=True)
-        self._thread.start()
+        if on_loop is None:
+            self._thread = threading.Thread(target=self._serve, name="ipc", daemon=True)
+            self._thread.start()
+        else:
+            self._on_loop = on_loop
+            on_loop.loop.call_soon_threadsafe(on_loop.loop.add_reader, self._fd, self._on_ring)
 
     def attach(self, worker: WorkerKey) -> WorkerEndpoint:
         directory = names.worker_directory(self._root, worker)
@@ -157,12 +164,10 @@ class IceoryxServer(Desk):
                     self._counts["published"] += 1
 
     def close(self) -> None:
-        if self._thread is None:
+        if self._thread is None and self._on_loop is None:
             return
         self._is_closing = True
-        self._own_bell.notify_with_custom_event_id(iceoryx2.EventId.new(services.STOP_RING))
-        self._thread.join(_JOIN_S)
-        self._thread = None
+        self._stop_hearing()
         self._sweeper.close()
         for worker in list(self._attached):
             self.detach(worker)
@@ -173,19 +178,40 @@ class IceoryxServer(Desk):
         services.remove_leftovers(self._root, self._prefix)
         os.close(self._lock_fd)
 
+    def _stop_hearing(self) -> None:
+        if self._on_loop is not None:
+            loop, self._on_loop = self._on_loop.loop, None
+            is_over = threading.Event()
+            loop.call_soon_threadsafe(loop.remove_reader, self._fd)
+            loop.call_soon_threadsafe(is_over.set)
+            is_over.wait(_JOIN_S)
+        if self._thread is not None:
+            self._own_bell.notify_with_custom_event_id(iceoryx2.EventId.new(services.STOP_RING))
+            self._thread.join(_JOIN_S)
+            self._thread = None
+
     def _serve(self) -> None:
         while not self._is_closing:
-            try:
-                rings = self._listener.blocking_wait()
-            except iceoryx2.ListenerWaitError as error:
-                # A stop and a continue (a suspended laptop, a debugger) ends the call, too.
-                if str(error) != _INTERRUPTED:
-                    raise
-                continue
-            with self._lock:
-                for ring in rings:
-                    for attached in self._by_ring.get(ring.id.as_value, ()):
-                        self._look_at(attached)
+            self._hear(self._listener.blocking_wait)
+
+    def _on_ring(self) -> None:
+        on_loop = self._on_loop
+        if on_loop is not None:
+            self._hear(self._listener.try_wait)
+            on_loop.end_round()
+
+    def _hear(self, wait: Callable[[], Any]) -> None:
+        try:
+            rings = wait()
+        except iceoryx2.ListenerWaitError as error:
+            # A stop and a continue (a suspended laptop, a debugger) ends the call, too.
+            if str(error) != _INTERRUPTED:
+                raise
+            return
+        with self._lock:
+            for ring in rings:
+                for attached in self._by_ring.get(ring.id.as_value, ()):
+                    self._look_at(attached)
 
     def _look_at(self, attached: _Attached) -> None:
         for service, server in attached.servers:

@@ -4,8 +4,9 @@ Implemented twice: iceoryx_server (shared memory) and unix_server (a socket pair
 on top of desk. Used by the agent's shell; no transport is imported here.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -97,12 +98,25 @@ class IpcStats(msgspec.Struct, frozen=True, kw_only=True):
     silent_s: float = 0.0  # the longest silence of a worker that is ready
 
 
+class OnLoop(NamedTuple):
+    """An event loop that hears the workers itself, where the transport can be waited for so: a
+    thread between the two costs every result two wake-ups and the way of the GIL there and back.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    note: Callable[[IpcEvent], None]  # on the loop, with the server's lock held; only remembers it
+    end_round: Callable[[], None]  # everything heard at once has been noted; without the lock
+
+
 class IpcServer(Protocol):
     """The agent's side. Every method may be called from any thread."""
 
-    def open(self, on_event: Callable[[IpcEvent], None]) -> None:
+    def open(self, on_event: Callable[[IpcEvent], None], on_loop: OnLoop | None = None) -> None:
         """Start serving. `on_event` runs on the IPC thread, or on the thread that called `put`,
         with the server's lock held: it must hand over (`call_soon_threadsafe`) and return.
+
+        A transport that can serve `on_loop` has no thread and never calls `on_event`. Not to be
+        called on that loop itself, nor `close`.
         """
         ...
 

@@ -21,7 +21,7 @@ from nodeagent.ipc import framing
 from nodeagent.ipc.customer import Customer, Undeliverable
 from nodeagent.ipc.desk import Desk
 from nodeagent.ipc.names import open_root, worker_directory
-from nodeagent.ipc.server import IpcEvent, WorkerEndpoint, WorkerKey
+from nodeagent.ipc.server import IpcEvent, OnLoop, WorkerEndpoint, WorkerKey
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -102,7 +102,8 @@ class UnixServer(Desk):
         self._thread: threading.Thread | None = None
         self._is_closing = False
 
-    def open(self, on_event: Callable[[IpcEvent], None]) -> None:
+    def open(self, on_event: Callable[[IpcEvent], None], on_loop: OnLoop | None = None) -> None:
+        del on_loop  # a socket per worker, read by the thread
         self._lock_fd = open_root(self._root)
         self._on_event = on_event
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -129,7 +129,10 @@ class AttemptGroup:
         """How many processes are there beside the launcher."""
         if self._members is None:
             return 0
-        return len({int(pid) for pid in self._members.read().split()} - {launcher_pid})
+        listed = self._members.read()
+        if listed == b"%d\n" % launcher_pid:
+            return 0  # the usual case
+        return len({int(pid) for pid in listed.split()} - {launcher_pid})
 
     def end_leftovers(self, launcher_pid: int) -> int:
         """Kill all but the launcher; how many would not die."""

@@ -61,7 +61,11 @@ class Mailbox:
     def post(self, event: Event) -> None:
         """On the loop only."""
         self._events.append(event)
-        self._drain()
+        self.drain()
+
+    def note(self, event: Event) -> None:
+        """On the loop only: handled with whatever is posted or drained next."""
+        self._events.append(event)
 
     def post_from_thread(self, event: Event) -> None:
         """From any thread; never waits."""
@@ -86,9 +90,10 @@ class Mailbox:
         self._is_woken = False
         while self._from_threads:
             self._events.append(self._from_threads.popleft())
-        self._drain()
+        self.drain()
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Handle everything that is there, on the loop only."""
         if self._is_draining or self._is_closed:
             return
         self._is_draining = True

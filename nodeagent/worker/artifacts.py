@@ -43,13 +43,14 @@ class ArtifactUploader:
         self._transfers = transfers
         self._workspace = workspace
 
-    async def upload_all(self, offer: TaskOffer) -> bool:
+    async def upload_all(self, offer: TaskOffer, *, has_files: bool = True) -> bool:
         """Whether the task kept all its archives; one refused for quota counts as kept.
 
         Existing workers commit a task without a message when the group's quota is used up.
+        Without `has_files` its directories are not looked at.
         """
         is_complete = True
-        wanted = list(self._wanted(offer))
+        wanted = list(self._wanted(offer, has_files=has_files))
         if not wanted:
             return True
         try:
@@ -64,13 +65,13 @@ class ArtifactUploader:
             log.warning("artifacts.skipped", attempt_id=offer.attempt_id, error=str(error))
         return is_complete
 
-    def _wanted(self, offer: TaskOffer) -> Iterator[_Archive]:
+    def _wanted(self, offer: TaskOffer, *, has_files: bool) -> Iterator[_Archive]:
         space = self._workspace
         for kind, folder in (
             (ArtifactContentType.RESULT, space.result_dir),
             (ArtifactContentType.EXEC_LOG, space.exec_dir),
         ):
-            if has_entries(folder):
+            if has_files and has_entries(folder):
                 yield _Archive(kind, _folder_builder(folder, kind.value))
         if offer.spec.terminal_output:
             yield _Archive(ArtifactContentType.STD_LOG, _log_builder(space))

@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 
 ENV_PROGRAM = "/usr/bin/env"
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+_NO_INPUT = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
 
 
-def spawn(request: Mapping[str, object], outputs: Sequence[int]) -> int:
+def spawn(request: Mapping[str, object], shared_env: object, outputs: Sequence[int]) -> int:
     """The pid of the new session leader. `outputs`: stdout and stderr, unless paths were given."""
-    argv, env = request["argv"], request["env"]
-    if not isinstance(argv, list) or not isinstance(env, dict):
-        raise TypeError("argv must be a list and env an object")
+    argv, own_env = request["argv"], request["env"]
+    if not (isinstance(argv, list) and isinstance(own_env, dict) and isinstance(shared_env, dict)):
+        raise TypeError("argv must be a list, and an environment an object")
+    env = {**shared_env, **own_env}
     actions = _file_actions(request, outputs)
     program = find_program(argv, env)
     if program is not None:
@@ -36,7 +38,7 @@ def find_program(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
         return None
     name = argv[0]
     if "/" in name:
-        return name if _is_program(name) else None
+        return name  # the kernel says whether it can be executed
     for directory in env.get("PATH", "").split(":"):
         if not directory.startswith("/"):
             return None
@@ -57,15 +59,18 @@ def _is_program(path: str) -> bool:
 def _file_actions(
     request: Mapping[str, object], outputs: Sequence[int]
 ) -> list[tuple[object, ...]]:
-    actions: list[tuple[object, ...]] = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-    ]
     if len(outputs) == 2:
-        actions += ((os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(outputs, 1))
-        return actions
-    paths = [request["stdout"] or os.devnull, request["stderr"] or os.devnull]
-    actions += ((os.POSIX_SPAWN_OPEN, n, path, _APPEND, 0o600) for n, path in enumerate(paths, 1))
-    return actions
+        stdout, stderr = outputs
+        return [
+            _NO_INPUT,
+            (os.POSIX_SPAWN_DUP2, stdout, 1),
+            (os.POSIX_SPAWN_DUP2, stderr, 2),
+        ]
+    paths = [request.get("stdout") or os.devnull, request.get("stderr") or os.devnull]
+    return [
+        _NO_INPUT,
+        *((os.POSIX_SPAWN_OPEN, n, path, _APPEND, 0o600) for n, path in enumerate(paths, 1)),
+    ]
 
 
 def _posix_spawn(

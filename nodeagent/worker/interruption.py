@@ -1,7 +1,6 @@
 """Racing a piece of work against a switch. The one primitive under every stop of the worker."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -37,7 +36,7 @@ class Switch(asyncio.Event):
 
     def unwatch(self, watcher: Callable[[], object]) -> None:
         """Also for one that was called already."""
-        with contextlib.suppress(ValueError):
+        if watcher in self._watchers:
             self._watchers.remove(watcher)
 
 

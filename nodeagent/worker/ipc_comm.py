@@ -6,6 +6,7 @@ finished nor crashed is dropped before the next fetch. Built by managed.
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Literal
@@ -250,7 +251,7 @@ class IpcComm:
         return TaskOffer(
             attempt_id=task.task_id,
             uuid=task.task_uuid,
-            timeout_s=parse_nanoseconds(task.timeout) / _NS_PER_S or _NO_TIMEOUT_S,
+            timeout_s=_timeout_s(task.timeout),
             spec=task.spec,
             upstream_task_uuid=task.upstream_task_uuid,
             attempt=task.attempt,
@@ -288,6 +289,12 @@ class IpcComm:
     async def _tell_stage(self, attempt_id: int, state: TaskExecState) -> None:
         event = TaskEvent(task_id=attempt_id, exec_state=state)
         await self._ask(NoteEvents(request_id=self._client.next_id(), events=[event]))
+
+
+@functools.lru_cache(maxsize=64)
+def _timeout_s(text: str) -> float:
+    """The tasks of a suite mostly have one in common."""
+    return parse_nanoseconds(text) / _NS_PER_S or _NO_TIMEOUT_S
 
 
 def _is_settled(answer: ToWorker) -> bool:

@@ -35,8 +35,9 @@ _SWEEP_S = 10.0
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What to run: arguments for /usr/bin/env, the whole environment, where output goes.
+    """What to run: arguments for /usr/bin/env, its environment, where output goes.
 
+    `env` wins over `shared_env`, which a launcher is told once as long as it is the same object.
     `limits` are put into force by the slot of a managed worker; nobody else sets any.
     """
 
@@ -45,6 +46,7 @@ class Command(msgspec.Struct, frozen=True):
     stdout: Path | None = None
     stderr: Path | None = None
     limits: ResourceLimits | None = None
+    shared_env: Mapping[str, str] = {}
 
 
 class CommandExit(msgspec.Struct, frozen=True):
@@ -85,6 +87,7 @@ class Launcher:
         self._process: LauncherProcess | None = None
         self._channel: Channel | None = None
         self._pid = 0
+        self._told_env: Mapping[str, str] | None = None
         if not is_kept:
             become_subreaper()
 
@@ -106,20 +109,27 @@ class Launcher:
         for _ in range(_START_TRIES):
             channel = await self._ensure_process()
             try:
-                await channel.send(
-                    descriptors,
-                    op="run",
-                    argv=list(command.argv),
-                    env=dict(command.env),
-                    stdout=str(command.stdout) if command.stdout else None,
-                    stderr=str(command.stderr) if command.stderr else None,
-                )
+                await channel.send(self._request(command, descriptors), descriptors)
             except ChannelClosed:
                 # Writing failed, so it was dead already and has not seen the whole request.
                 await self._recover()
             else:
+                self._told_env = command.shared_env
                 return
         raise HostUnusable("the launcher process dies before it can be given a command")
+
+    def _request(self, command: Command, descriptors: Sequence[int]) -> dict[str, object]:
+        request: dict[str, object] = {
+            "op": "run",
+            "argv": list(command.argv),
+            "env": dict(command.env),
+        }
+        if command.shared_env is not self._told_env:
+            request["shared_env"] = dict(command.shared_env)
+        if not descriptors:
+            request["stdout"] = str(command.stdout) if command.stdout else None
+            request["stderr"] = str(command.stderr) if command.stderr else None
+        return request
 
     async def wait(self) -> CommandExit:
         """The end of the running command, whatever became of the launcher.
@@ -185,6 +195,7 @@ class Launcher:
 
     def _adopt(self, started: StartedLauncher) -> Channel:
         self._process = started.process
+        self._told_env = None
         self._channel = Channel(started.channel)
         return self._channel
 
@@ -209,7 +220,7 @@ class Launcher:
     async def _signal(self, op: str) -> None:
         try:
             if self._channel is not None:
-                await self._channel.send(op=op)
+                await self._channel.send({"op": op})
         except ChannelClosed:
             # `wait` sees the same loss and cleans up.
             return

@@ -9,7 +9,7 @@ import json
 import socket
 import struct
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -50,12 +50,15 @@ class Channel:
         self._waiting: asyncio.Future[None] | None = None
         self._loop.add_reader(ours.fileno(), self._on_readable)
 
-    async def send(self, descriptors: Sequence[int] = (), **request: object) -> None:
+    async def send(self, request: Mapping[str, object], descriptors: Sequence[int] = ()) -> None:
         """Raises ChannelClosed. Descriptors go with the first byte and stay ours to close."""
-        # Lone surrogates stand for undecodable bytes of the environment, and only the standard
-        # library's JSON carries them; msgspec refuses.
-        body = json.dumps(request).encode()
-        frame = memoryview(_HEADER.pack(len(body)) + body)
+        try:
+            body = msgspec.json.encode(request)
+        except UnicodeEncodeError:
+            # Lone surrogates stand for undecodable bytes of the environment, and only the
+            # standard library's JSON carries them.
+            body = json.dumps(request).encode()
+        frame = _HEADER.pack(len(body)) + body
         try:
             sent = self._send_first(frame, descriptors)
             if sent < len(frame):
@@ -81,7 +84,7 @@ class Channel:
             self._socket.close()
         self._finish()
 
-    def _send_first(self, frame: memoryview, descriptors: Sequence[int]) -> int:
+    def _send_first(self, frame: bytes, descriptors: Sequence[int]) -> int:
         try:
             if descriptors:
                 return socket.send_fds(self._socket, [frame], list(descriptors))

@@ -9,7 +9,7 @@ length, then JSON; the two descriptors of a command's output may come with a fra
 import contextlib
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import struct
@@ -24,7 +24,9 @@ from nodeagent.worker.process_tree import (
     become_subreaper,
     end_descendants,
     hide_memory,
+    read_signals,
     reap,
+    receive_signals,
     signal_on_parent_death,
 )
 
@@ -34,6 +36,10 @@ UNKILLABLE_AFTER_S = 60.0
 # wake-up; of one that kills its launcher within that time the worker knows no pid.
 _ANNOUNCE_AFTER_S = 0.02
 _HEADER = struct.Struct(">I")
+# As json.dumps would write it, at a fifth of the price.
+_EXITED = (
+    b'{"event":"exited","status":%d,"max_rss_kib":%d,"cpu_s":%.6f,"leftovers":%d,"survivors":%d}'
+)
 _READ_BYTES = 1 << 16
 _IGNORED = (signal.SIGINT, signal.SIGHUP)
 
@@ -50,11 +56,7 @@ class Launcher:
         self._announce_at: float | None = None
         self._reaped: dict[int, Reaped] = {}
         self._orphans_cpu_s = 0.0
-        self.is_stopping = False
-
-    def stop(self, *_: object) -> None:
-        """Handler of SIGTERM."""
-        self.is_stopping = True
+        self._shared_env: object = {}
 
     def read(self) -> bool:
         """Take what the worker sent; false at the end of the channel."""
@@ -105,14 +107,7 @@ class Launcher:
         self._command = self._announce_at = None
         self._orphans_cpu_s = 0.0
         self._reaped.clear()
-        self._say(
-            event="exited",
-            status=end.status,
-            max_rss_kib=end.max_rss_kib,
-            cpu_s=round(cpu_s, 6),
-            leftovers=killed,
-            survivors=survivors,
-        )
+        _send(self._channel, _EXITED % (end.status, end.max_rss_kib, cpu_s, killed, survivors))
 
     def end(self) -> None:
         """Kill whatever is there; called once, on the way out."""
@@ -132,8 +127,9 @@ class Launcher:
     def _run(self, request: dict[str, object]) -> None:
         outputs, self._descriptors = self._descriptors, []
         try:
+            self._shared_env = request.get("shared_env", self._shared_env)
             with self._mark:
-                self._command = spawn(request, outputs)
+                self._command = spawn(request, self._shared_env, outputs)
         except (OSError, TypeError, ValueError) as error:
             self._say(event="refused", reason=f"{type(error).__name__}: {error}")
         else:
@@ -148,7 +144,10 @@ class Launcher:
 
 def say(channel: socket.socket, **message: object) -> None:
     """One frame to the worker."""
-    body = json.dumps(message).encode()
+    _send(channel, json.dumps(message).encode())
+
+
+def _send(channel: socket.socket, body: bytes) -> None:
     try:
         channel.sendall(_HEADER.pack(len(body)) + body)
     except OSError:
@@ -180,31 +179,24 @@ def serve(channel_fd: int, worker_pid: int, confinement: Confinement | None = No
     # only SIGCONT gets a stopped process going again. After `confine`, which clears it.
     signal_on_parent_death(signal.SIGCONT)
     launcher = Launcher(channel, mark)
-    wake_read, wake_write = os.pipe()
-    os.set_blocking(wake_read, False)
-    os.set_blocking(wake_write, False)
     for signum in _IGNORED:
         signal.signal(signum, signal.SIG_IGN)
-    for signum in (signal.SIGCHLD, signal.SIGCONT):
-        signal.signal(signum, lambda *_: None)
-    signal.signal(signal.SIGTERM, launcher.stop)
-    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signals = receive_signals((signal.SIGCHLD, signal.SIGCONT, signal.SIGTERM))
     if confinement is not None:
         say(channel, event="ready")
-    _serve(launcher, channel, wake_read, worker_pid=worker_pid)
+    _serve(launcher, channel, signals, worker_pid=worker_pid)
     launcher.end()
 
 
-def _serve(launcher: Launcher, channel: socket.socket, wake_read: int, *, worker_pid: int) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(channel, selectors.EVENT_READ)
-        selector.register(wake_read, selectors.EVENT_READ)
+def _serve(launcher: Launcher, channel: socket.socket, signals: int, *, worker_pid: int) -> None:
+    with select.epoll() as waiting:
+        waiting.register(channel, select.EPOLLIN)
+        waiting.register(signals, select.EPOLLIN)
         # Checked before the first wait too: the worker may have died before its death was watched.
         while os.getppid() == worker_pid:
-            for key, _ in selector.select(launcher.patience_s()):
-                if key.fd == wake_read:
-                    os.read(wake_read, _READ_BYTES)
-                    if launcher.is_stopping:
+            for fd, _ in waiting.poll(launcher.patience_s()):
+                if fd == signals:
+                    if signal.SIGTERM in read_signals(signals):
                         return
                     launcher.collect()
                 elif not launcher.read():

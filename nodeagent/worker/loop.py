@@ -121,31 +121,38 @@ class WorkerLoop:
             await self._run(offer)
 
     async def _run(self, offer: TaskOffer) -> None:
-        task = TaskRef(attempt_id=offer.attempt_id, uuid=offer.uuid)
-        with structlog.contextvars.bound_contextvars(
+        # Not `bound_contextvars`, which looks through everything bound, before and after.
+        bound = structlog.contextvars.bind_contextvars(
             task_uuid=str(offer.uuid), attempt_id=offer.attempt_id
-        ):
-            if offer.attempt_id in self._given_up:
-                # We failed with it before and were handed it again: settle it, do not spin.
-                await self._settle(task, Commit(NEVER_RAN_STATUS))
-                return
-            self._current = TaskControl(offer.attempt_id)
-            if offer.attempt_id in self._early:
-                self._stop_current(self._early.pop(offer.attempt_id))
-            try:
-                await self._runner.run(offer, self._current)
-            except FatalError:
-                raise
-            except ReportRefused as error:
-                log.warning("task.report_refused", error=str(error))
-                self._given_up.add(offer.attempt_id)
-            except Exception:
-                # Shell edge: a bug met by one task must not end the worker.
-                log.exception("task.crashed")
-                self._given_up.add(offer.attempt_id)
-            finally:
-                self._current = None
-                await self._cleaner.reset()
+        )
+        try:
+            await self._run_bound(offer)
+        finally:
+            structlog.contextvars.reset_contextvars(**bound)
+
+    async def _run_bound(self, offer: TaskOffer) -> None:
+        if offer.attempt_id in self._given_up:
+            # We failed with it before and were handed it again: settle it, do not spin.
+            task = TaskRef(attempt_id=offer.attempt_id, uuid=offer.uuid)
+            await self._settle(task, Commit(NEVER_RAN_STATUS))
+            return
+        self._current = TaskControl(offer.attempt_id)
+        if offer.attempt_id in self._early:
+            self._stop_current(self._early.pop(offer.attempt_id))
+        try:
+            await self._runner.run(offer, self._current)
+        except FatalError:
+            raise
+        except ReportRefused as error:
+            log.warning("task.report_refused", error=str(error))
+            self._given_up.add(offer.attempt_id)
+        except Exception:
+            # Shell edge: a bug met by one task must not end the worker.
+            log.exception("task.crashed")
+            self._given_up.add(offer.attempt_id)
+        finally:
+            self._current = None
+            await self._cleaner.reset()
 
     async def _reject(self, error: OfferUnreadable) -> None:
         task = TaskRef(attempt_id=error.attempt_id, uuid=error.uuid)

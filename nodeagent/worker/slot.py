@@ -7,8 +7,6 @@ whose first act must be `prepare_launcher`.
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -60,8 +58,13 @@ class SlotRunner:
         self._survivors = 0
         await self._launcher.open()
         self._group.begin(command.limits or self._setup.limits or NO_LIMITS, self._launcher.pid)
-        with self._outputs(command) as descriptors:
+        descriptors: list[int] = []
+        try:
+            self._open_outputs(command, descriptors)
             await self._launcher.start(command, descriptors)
+        finally:
+            for fd in descriptors:
+                os.close(fd)
 
     async def wait(self) -> CommandExit:
         """The end of the command and of everything it started. Raises SpawnRefused."""
@@ -100,18 +103,11 @@ class SlotRunner:
     def _sweep(self) -> None:
         self._survivors += self._group.empty()
 
-    @contextmanager
-    def _outputs(self, command: Command) -> Iterator[list[int]]:
+    def _open_outputs(self, command: Command, into: list[int]) -> None:
         """Opened here, so that a command reaches its own output and not our directory."""
-        descriptors: list[int] = []
-        try:
-            if command.stdout is not None and command.stderr is not None:
-                paths = (command.stdout, command.stderr)
-                descriptors.extend(self._open_output(path) for path in paths)
-            yield descriptors
-        finally:
-            for fd in descriptors:
-                os.close(fd)
+        if command.stdout is not None and command.stderr is not None:
+            into.append(self._open_output(command.stdout))
+            into.append(self._open_output(command.stderr))
 
     def _open_output(self, path: Path) -> int:
         # Always a description of its own: its flags, locks and leases end with the attempt.

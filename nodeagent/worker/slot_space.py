@@ -1,12 +1,13 @@
 """The directories of a managed worker: one set per slot, reused by every attempt.
 
 `<work dir>/task/` holds result, exec, resource and new_task.json and belongs to the slot's
-sandboxed user; `std` and `spool` beside it are ours. Looked through after every task, which takes
-0.03 ms when nothing was left. Made by managed.
+sandboxed user; `std` and `spool` beside it are ours. Looked through after a task that changed one
+of them; their inodes say whether it did. Made by managed.
 """
 
 import os
 import stat
+import time
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,9 @@ _OWN_DIRS: Final = ("std", "spool")
 _PASSAGE: Final = 0o711
 OUTPUT_MODE: Final = 0o600
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Some file systems count whole seconds: a directory that changed later than this before it was
+# looked through could change once more and still show the same time.
+_SETTLED_NS: Final = 3_000_000_000
 
 
 class SlotSpace(Workspace):
@@ -36,7 +40,9 @@ class SlotSpace(Workspace):
         self.exec_dir = task / "exec"
         self.resource_dir = task / "resource"
         self.new_task_file = task / "new_task.json"
-        self._std, self._spool = str(self.std_dir), str(self.spool_dir)
+        self._spool = str(self.spool_dir)
+        self._watched = (self._task_path, *(f"{task}/{name}" for name in _TASK_DIRS), self._spool)
+        self._seen_empty: list[tuple[int, int]] = []
         self._outputs = (str(self.stdout_file), str(self.stderr_file))
         self.access = PRIVATE if owner is None else Access(owner, 0o700, 0o700)
 
@@ -59,7 +65,26 @@ class SlotSpace(Workspace):
         """
         for path in self._outputs:
             self._remove_used(path)
-        return _is_empty(self._spool) and self.is_clean()
+        traces = self._traces()
+        if traces == self._seen_empty:
+            return True
+        self._seen_empty = []
+        if not (_is_empty(self._spool) and self.is_clean()):
+            return False
+        now = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        if all(changed < now - _SETTLED_NS for _, changed in traces):
+            self._seen_empty = traces
+        return True
+
+    @override
+    def is_untouched(self) -> bool:
+        return self._traces() == self._seen_empty
+
+    def _traces(self) -> list[tuple[int, int]]:
+        """What no command can put back once it has changed a directory or its entries: the times
+        of files can be set by their owner, that of the inode's last change cannot.
+        """
+        return [_trace(path) for path in self._watched]
 
     def _remove_used(self, path: str) -> None:
         """An output file that nobody wrote to, linked or changed serves the next attempt as well:
@@ -111,6 +136,11 @@ class SlotSpace(Workspace):
         if self._owner is not None and (info.st_uid, info.st_gid) != self._owner:
             return False
         return _is_empty(path)
+
+
+def _trace(path: str) -> tuple[int, int]:
+    info = os.lstat(path)
+    return info.st_ino, info.st_ctime_ns
 
 
 def _is_empty(path: str) -> bool:

@@ -36,7 +36,7 @@ from nodeagent.worker.comm import (
     WorkerComm,
 )
 from nodeagent.worker.control import Stopped, StopReason, TaskControl
-from nodeagent.worker.environment import command_env
+from nodeagent.worker.environment import own_env, shared_env
 from nodeagent.worker.executor import CommandEnd, CommandRunner, EndCause, run_command
 from nodeagent.worker.follow_up import submit_follow_up
 from nodeagent.worker.launcher import Command, CommandExit
@@ -93,7 +93,7 @@ class TaskRunner:
         self._transfers = transfers
         self._runner = runner
         self._workspace = workspace
-        self._inherited_env = inherited_env
+        self._shared_env = shared_env(inherited_env, workspace)
         self._uploader = ArtifactUploader(comm, transfers, workspace)
 
     async def run(self, offer: TaskOffer, control: TaskControl) -> None:
@@ -168,7 +168,8 @@ class TaskRunner:
         is_captured = offer.spec.terminal_output or offer.live_logs
         command = Command(
             argv=offer.spec.args,
-            env=command_env(self._inherited_env, offer, self._workspace),
+            env=own_env(offer),
+            shared_env=self._shared_env,
             stdout=files["stdout"] if is_captured else None,
             stderr=files["stderr"] if is_captured else None,
             limits=offer.limits,
@@ -203,12 +204,15 @@ class TaskRunner:
         msg = verdict.msg
         if verdict.has_run:
             self._comm.note_state(offer, TaskExecState.UPLOAD_RESULT)
-            if not await self._uploader.upload_all(offer):
+            has_files = not self._workspace.is_untouched()
+            if not await self._uploader.upload_all(offer, has_files=has_files):
                 msg = msg or TaskResultMessage.UPLOAD_RESULT_TIMEOUT
             # What is run again would submit it again.
             is_final = crash is None and msg is not TaskResultMessage.USER_CANCELLATION
-            if is_final and not await submit_follow_up(
-                self._comm, offer, self._workspace.new_task_file
+            if (
+                has_files
+                and is_final
+                and not await submit_follow_up(self._comm, offer, self._workspace.new_task_file)
             ):
                 msg = msg or TaskResultMessage.SUBMIT_NEW_TASK_FAILED
         await afault("worker.before_commit")

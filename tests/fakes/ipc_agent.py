@@ -1,5 +1,6 @@
 """An agent of an IPC test: a real server, the events it heard, and forked workers."""
 
+import asyncio
 import shutil
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from nodeagent.ipc.server import (
     IpcEvent,
     IpcServer,
     OfferTaken,
+    OnLoop,
     TransportName,
     WorkerAsked,
     WorkerEndpoint,
@@ -41,10 +43,26 @@ def make_item(attempt_id: int, *args: str) -> WorkItem:
     )
 
 
+class LoopThread:
+    """An event loop beside the test, for a server that hears its workers on one."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, name="ipc")
+        self._thread.start()
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
 class IpcAgent:
     """A server that answers every report with Done unless told otherwise."""
 
-    def __init__(self, transport: TransportName, workers: IpcWorkers) -> None:
+    def __init__(
+        self, transport: TransportName, workers: IpcWorkers, *, is_on_loop: bool = False
+    ) -> None:
         # Short on purpose: a Unix socket's path has 107 bytes.
         self.home = Path(tempfile.mkdtemp(prefix="mi-"))
         self.manager_uuid = uuid4()
@@ -55,7 +73,13 @@ class IpcAgent:
         self.server: IpcServer = make_server(transport, self.home / "ipc", self.manager_uuid)
         self._workers = workers
         self._started: list[Worker] = []
-        self.server.open(self._on_event)
+        self._loop_thread = LoopThread() if is_on_loop else None
+        self.rounds: list[int] = []  # how many events had been noted at the end of each
+        if self._loop_thread is None:
+            self.server.open(self._on_event)
+        else:
+            on_loop = OnLoop(self._loop_thread.loop, self._on_event, self._end_round)
+            self.server.open(self._unheard, on_loop)
 
     def start(self, local_id: int, script: str, number: int = 0, generation: int = 0) -> Worker:
         endpoint = self.attach(local_id, generation)
@@ -96,6 +120,8 @@ class IpcAgent:
         for worker in self._started:
             worker.kill()
         self.server.close()
+        if self._loop_thread is not None:
+            self._loop_thread.close()
 
     def left_behind(self) -> list[str]:
         """Files and segments of this agent that exist now, but for the root's own lock."""
@@ -103,6 +129,12 @@ class IpcAgent:
 
     def remove(self) -> None:
         shutil.rmtree(self.home)
+
+    def _end_round(self) -> None:
+        self.rounds.append(len(self.events))
+
+    def _unheard(self, event: IpcEvent) -> None:
+        raise AssertionError(f"not on the loop: {event}")
 
     def _on_event(self, event: IpcEvent) -> None:
         with self._changed:

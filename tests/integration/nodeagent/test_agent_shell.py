@@ -163,6 +163,21 @@ async def test_events_of_other_threads_arrive_in_order_and_none_is_missed() -> N
     assert core.seen == [events.Withdrawn((n,)) for n in range(count)]
 
 
+async def test_what_was_noted_is_handled_in_one_round() -> None:
+    core = ScriptedCore({})
+    mailbox = Mailbox(core, Silent())
+    rounds: list[int] = []
+    mailbox.after_each_round(lambda: rounds.append(len(core.seen)))
+    for n in range(3):
+        mailbox.note(events.Withdrawn((n,)))
+    assert core.seen == []
+    mailbox.drain()
+    assert core.seen == [events.Withdrawn((n,)) for n in range(3)]
+    assert rounds == [3]
+    mailbox.drain()  # a ring without a message
+    assert rounds == [3]
+
+
 async def test_a_bug_ends_the_agent_instead_of_being_swallowed() -> None:
     mailbox = Mailbox(ScriptedCore({events.Tick: [effects.SetServing(True)]}), Silent())
 

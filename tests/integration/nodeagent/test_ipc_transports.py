@@ -26,10 +26,10 @@ from tests.fakes.ipc_workers import IpcWorkers
 ATTACHMENTS = int(os.environ.get("IPC_ATTACHMENTS", "250"))
 
 
-@pytest.fixture(params=["iceoryx2", "unix"])
+@pytest.fixture(params=["iceoryx2", "iceoryx2 on a loop", "unix"])
 def agent(request: pytest.FixtureRequest, ipc_workers: IpcWorkers) -> Iterator[IpcAgent]:
-    transport: TransportName = request.param
-    agent = IpcAgent(transport, ipc_workers)
+    transport: TransportName = "unix" if request.param == "unix" else "iceoryx2"
+    agent = IpcAgent(transport, ipc_workers, is_on_loop="loop" in request.param)
     yield agent
     agent.close()
     assert agent.left_behind() == []
@@ -51,6 +51,18 @@ def test_a_worker_fetches_from_the_shelf_in_order_and_reports(agent: IpcAgent) -
     # The agent has heard of each attempt before its report.
     story = [e for e in agent.events if not isinstance(e, WorkerReady)]
     assert [type(event).__name__ for event in story[:2]] == ["OfferTaken", "WorkerAsked"]
+
+
+def test_on_a_loop_every_event_belongs_to_a_round_that_ends(ipc_workers: IpcWorkers) -> None:
+    agent = IpcAgent("iceoryx2", ipc_workers, is_on_loop=True)
+    try:
+        agent.server.put([make_item(n) for n in (5, 3, 9)])
+        agent.start(0, "work")
+        agent.wait_for(lambda: len(agent.asked()) == 3 and len(agent.parked()) == 1, "parked")
+        agent.wait_for(lambda: agent.rounds[-1:] == [len(agent.events)], "the last round ended")
+    finally:
+        agent.close()
+        agent.remove()
 
 
 def test_the_answer_to_a_result_brings_the_next_attempt_along(agent: IpcAgent) -> None:

@@ -10,7 +10,7 @@ from nodeagent.hooks.context import HookContext, Surroundings, hook_environment
 from nodeagent.hooks.runner import exit_code, text_tail
 from nodeagent.marker import MARKER, SUITE_DIR, marker_entry, marker_value
 from nodeagent.worker.comm import TaskOffer
-from nodeagent.worker.environment import command_env
+from nodeagent.worker.environment import own_env, shared_env
 from nodeagent.worker.transfers import StoredSums, stored_sums
 from nodeagent.worker.workspace import Workspace
 
@@ -66,10 +66,13 @@ def test_commands_of_a_managed_worker_carry_its_mark_and_know_the_suites_directo
     spec = TaskSpec(args=["true"], envs={MARKER: "lie", SUITE_DIR: "lie"})
     offer = TaskOffer(attempt_id=1, uuid=uuid4(), timeout_s=1.0, spec=spec)
     space = Workspace(Path("/w"), -1)
-    env = command_env({MARKER: "m@d", SUITE_DIR: "/s", "MITOSIS_OTHER": "x"}, offer, space)
+    env = {
+        **shared_env({MARKER: "m@d", SUITE_DIR: "/s", "MITOSIS_OTHER": "x"}, space),
+        **own_env(offer),
+    }
     assert (env[MARKER], env[SUITE_DIR]) == ("m@d", "/s")
     assert "MITOSIS_OTHER" not in env
-    independent = command_env({}, offer, space)
+    independent = {**shared_env({}, space), **own_env(offer)}
     assert MARKER not in independent
     assert SUITE_DIR not in independent
 

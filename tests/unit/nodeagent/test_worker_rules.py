@@ -28,7 +28,7 @@ from nodeagent.worker.comm import (
     TaskSnapshot,
     Upload,
 )
-from nodeagent.worker.environment import command_env
+from nodeagent.worker.environment import own_env, shared_env
 from nodeagent.worker.http_wire import OfferedTask, ReadTask, encode_report
 from nodeagent.worker.retry import Backoff, jittered, persist
 from nodeagent.worker.watch import WatchHopeless, reached, wait_for_state
@@ -80,7 +80,7 @@ def offer(**changes: object) -> TaskOffer:
 def test_our_names_win_over_the_tasks_and_the_tasks_over_the_hosts() -> None:
     space = Workspace(Path("/w"), -1)
     given = offer(upstream_task_uuid=UUID(int=3), attempt=2)
-    env = command_env({"A": "host", "B": "host", "MITO_PASSWORD": "x"}, given, space)
+    env = {**shared_env({"A": "host", "B": "host", "MITO_PASSWORD": "x"}, space), **own_env(given)}
     assert env == {
         "A": "task",
         "B": "host",
@@ -92,7 +92,7 @@ def test_our_names_win_over_the_tasks_and_the_tasks_over_the_hosts() -> None:
         "MITO_UPSTREAM_TASK_UUID": str(UUID(int=3)),
         "MITOSIS_TASK_ATTEMPT": "2",
     }
-    plain = command_env({}, offer(), space)
+    plain = {**shared_env({}, space), **own_env(offer())}
     assert not {"MITO_UPSTREAM_TASK_UUID", "MITOSIS_TASK_ATTEMPT"} & set(plain)
 
 

@@ -66,7 +66,7 @@ async def test_a_plain_task_is_finished_and_committed(space: Workspace) -> None:
     bench.command.exit(512)
     await bench.run(make_offer(SPEC))
     assert bench.comm.reports == [Finish(), Commit(512)]
-    assert bench.command.commands[0].env["PATH"] == "/bin"
+    assert bench.command.commands[0].shared_env["PATH"] == "/bin"
     assert bench.command.commands[0].stdout is None
 
 
