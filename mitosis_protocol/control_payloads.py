@@ -38,6 +38,7 @@ PackageName: TypeAlias = Annotated[
 ]
 
 MAX_RESOURCES_OF_WORKER: Final = 256  # in one register, or left behind by one result
+MAX_PACKAGES_OF_WORKER: Final = 256
 MAX_OUTPUTS_BYTES: Final = 64 * KIB
 MAX_CHUNKS: Final = 64
 # Twenty in one frame leave room for the rest of it.
@@ -140,7 +141,7 @@ class Register(Payload, frozen=True):
     """
 
     capabilities: Capabilities
-    packages: Annotated[list[InstalledPackage], Meta(max_length=256)] = []
+    packages: Annotated[list[InstalledPackage], Meta(max_length=MAX_PACKAGES_OF_WORKER)] = []
     inventory: Annotated[list[HeldAttempt], Meta(max_length=MAX_INVENTORY)] = []
     resources: Annotated[list[WorkerResource], Meta(max_length=MAX_RESOURCES_OF_WORKER)] = []
     is_clean: bool = False
@@ -235,6 +236,7 @@ class PkgEvent(Payload, frozen=True):
     status: Literal["started", "installed", "removed", "failed", "refused"]
     code: ControlCode | None = None
     message: Text = ""
+    sha256: Sha256 | None = None  # of what was installed
 
 
 # --- scheduler to worker --------------------------------------------------------------------

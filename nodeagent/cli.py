@@ -41,6 +41,15 @@ def run(  # noqa: PLR0913 - one parameter per flag is how typer reads them
     coordinator: Annotated[
         str | None, typer.Option("--coordinator", "-c", help="Address of the coordinator.")
     ] = None,
+    tls_ca: Annotated[
+        str | None, typer.Option(help="PEM file: trust this authority, not the system's.")
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(help="PEM file: the client certificate to show.")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(help="PEM file: its key, if not in the same file.")
+    ] = None,
     token_file: Annotated[
         str | None, typer.Option(help="File with the token of the user who registers this host.")
     ] = None,
@@ -136,6 +145,15 @@ def worker(  # noqa: PLR0913 - one parameter per flag is how typer reads them
     ] = None,
     coordinator: Annotated[
         str | None, typer.Option("--coordinator", "-c", help="Address of the coordinator.")
+    ] = None,
+    tls_ca: Annotated[
+        str | None, typer.Option(help="PEM file: trust this authority, not the system's.")
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option(help="PEM file: the client certificate to show.")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option(help="PEM file: its key, if not in the same file.")
     ] = None,
     polling_interval: Annotated[
         str | None, typer.Option(help="Pause between fetches when idle, such as 5s.")

@@ -29,6 +29,7 @@ from nodeagent.config_layers import (
     base_dir,
     read_layers,
 )
+from nodeagent.tls import TlsFiles
 from nodeagent.worker.environment import without_reserved
 
 _PREFIX = "MITO_"
@@ -47,6 +48,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # 300 s in existing workers. Heartbeat answers carry cancellations, so ours beat as often as
     # node managers do; the coordinator forgets a worker after 600 s without one.
     heartbeat_interval_s: float = 30.0
+    # PEM files: whom to trust instead of the system's authorities, and a client certificate.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     credential_path: Path
     user: str | None = None
     password: Secret | None = None
@@ -79,6 +84,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # What commands inherit: the worker's environment without its own settings and secrets.
     command_env: Mapping[str, str] = {}
 
+    @property
+    def tls(self) -> TlsFiles:
+        return TlsFiles(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+
 
 def load_worker_config(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
@@ -99,11 +108,13 @@ def load_worker_config(
         env=env,
         flags={name: value for name, value in flags.items() if name != "config"},
     )
-    return WorkerConfig(
+    config = WorkerConfig(
         command_env=without_reserved(env),
         faults=env.get("MITOSIS_FAULTS", ""),
         **settings,  # type: ignore[arg-type]  # each reader below returns its field's type
     )
+    config.tls.open(config.coordinator)
+    return config
 
 
 def environment() -> dict[str, str]:
@@ -116,6 +127,9 @@ _FIELDS: Fields = {
     "coordinator_addr": ("coordinator", as_url),
     "polling_interval": ("polling_interval_s", as_interval),
     "heartbeat_interval": ("heartbeat_interval_s", as_interval),
+    "tls_ca": ("tls_ca", as_path),
+    "tls_cert": ("tls_cert", as_path),
+    "tls_key": ("tls_key", as_path),
     "credential_path": ("credential_path", as_path),
     "user": ("user", as_text),
     "password": ("password", as_secret),

@@ -34,12 +34,13 @@ from mitosis_protocol.to_manager import Reconciliation
 from runners.services.sessions import renew_leases
 from tasks.services.direct import accept_feedback, settle_result
 from tasks.services.heartbeat import Reconciled, reconcile
-from websocket.auth import MtlsRequired
 from websocket.worker_duty import Duty, Stage, Unkept
 from websocket.worker_holdings import Attempt
 from websocket.worker_streams import Stream
+from workers.services.certificates import MtlsRequired
 from workers.services.control_plane import (
     check_resources,
+    note_package,
     note_process,
     note_register,
     note_resources,
@@ -160,14 +161,16 @@ async def on_error(duty: Duty, frame: Frame) -> None:
 
 async def on_pkg_event(duty: Duty, frame: Frame) -> None:
     said = cast("PkgEvent", frame.payload)
-    PKG_OPS.of(duty.peer.tenant.name, said.op, said.status).inc()
+    peer = duty.peer
+    await note_package(runner_id=peer.runner_id, session_epoch=peer.session_epoch, said=said)
+    PKG_OPS.of(peer.tenant.name, said.op, said.status).inc()
     await arecord(
-        actor=duty.peer.actor,
+        actor=peer.actor,
         action=f"package.{said.op}.{said.status}",
-        target=str(duty.peer.runner_uuid),
+        target=str(peer.runner_uuid),
         outcome="ok" if said.code is None else said.code.value,
         detail={
-            "tenant": duty.peer.tenant.name,
+            "tenant": peer.tenant.name,
             "corr": str(said.op_id),
             "name": said.name,
             "version": said.version,

@@ -191,6 +191,9 @@ class Session:
         self._superseded = self._superseded + 1 if was_taken else 0
         if event.end is LinkEnd.REFUSED:
             return self._quit(event.reason, ControlCode.AUTH_INVALID_TOKEN)
+        if event.end is LinkEnd.UNPROVEN:
+            code = ControlCode.AUTH_MTLS_REQUIRED
+            return self._quit(f"{_ENDS[code]}: {event.reason}", code)
         if self._superseded >= MAX_SUPERSEDED:
             return self._quit(event.reason, ControlCode.SESSION_SUPERSEDED)
         self._failures += 1

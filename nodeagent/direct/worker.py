@@ -125,13 +125,14 @@ class DirectWorker:
         self.departure = departure
         self.worker_uuid = enrolment.worker_uuid
         self._handlers = handlers
-        self._http = HttpComm(make_client(config.coordinator, enrolment.token))
+        tls = config.tls.open(config.coordinator)
+        self._http = HttpComm(make_client(config.coordinator, enrolment.token, tls))
         self._transfers = Transfers()
         self._launchers: list[Launcher] = []
         self._loops: list[WorkerLoop] = []
         self._jobs: set[asyncio.Task[None]] = set()
         self.session = DirectSession(
-            config.coordinator, enrolment.token, _traits(config, enrolment, handlers)
+            config.coordinator, enrolment.token, _traits(config, enrolment, handlers), tls=tls
         )
         # Beside the lanes and swept like them: packages belong to an identity that ends with us.
         self._packages_home = uuid.uuid5(self.worker_uuid, "packages")
@@ -276,5 +277,6 @@ def _traits(config: WorkerConfig, enrolment: Enrolment, handlers: Handlers) -> T
         node_types=node_types,
         max_parallel=config.concurrency,
         allow_packages=config.allow_packages,
+        auth=config.tls.auth,
         software=f"nodeagent {version('mitosis')}",
     )

@@ -4,7 +4,6 @@ One cluster for the file; every test has a user, and so a tenant, of its own (co
 """
 
 import asyncio
-import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -439,26 +438,3 @@ async def test_feedback_reaches_watchers_while_the_task_runs(lab: Lab):
             assert any(d["data"].get("available") == 4 for d in deltas)
         assert lab.user.http.get(f"/tasks/{uuid}/logs?stream=stdout").content == b"out\n"
         await worker.result(dispatch, seq=2)
-
-
-async def test_packages_are_ordered_by_admins_and_answered_by_events(lab: Lab):
-    enrolled = lab.enrol()
-    allow = {"capabilities": {"allow_packages": True}}
-    async with lab.worker(enrolled=enrolled, **allow) as worker:
-        key = {"key": "tool.tar", "content_length": 3, "sha256": hashlib.sha256(b"abc").hexdigest()}
-        lab.user.post(f"/groups/{lab.user.name}/attachments", key)
-        order = {"name": "tool", "version": "1", "attachment_key": "tool.tar"}
-        made = lab.user.post(f"/workers/{enrolled[1]}/packages", order, 202)
-        install = (await worker.next("pkg.install"))["payload"]
-        assert (install["op_id"], install["sha256"]) == (made["op_id"], key["sha256"])
-        event = {
-            "op_id": made["op_id"], "op": "install", "name": "tool", "version": "1",
-            "status": "installed",
-        }  # fmt: skip
-        assert (await worker.ask("pkg.event", event))["type"] == "ack"
-    [(_, ordered)] = lab.audit("package.install")
-    [(outcome, told)] = lab.audit("package.install.installed")
-    assert (ordered["corr"], told["corr"], outcome) == (made["op_id"], made["op_id"], "ok")
-    async with lab.worker(enrolled=enrolled):
-        refused = lab.user.http.post(f"/workers/{enrolled[1]}/packages", json=order)
-        assert (refused.status_code, "allow-packages" in refused.text) == (400, True)

@@ -154,6 +154,13 @@ def test_a_package_reaches_a_worker_that_allows_it(user: LiveUser):
     assert user.http.post(f"/workers/{worker}/packages", json=order).status_code == 202
     assert user.ended(uuid)["outcome"] == "succeeded"
     assert user.archive(uuid, "result") == {"result/weights": b"123"}
+    # What was just installed is known, and can be removed in the same session.
+    listed = eventually(lambda: user.call("GET", f"/workers/{worker}/packages")["packages"])
+    assert listed == [{"name": "models", "version": "1.0", "sha256": digest}]
+    removal = user.http.delete(f"/workers/{worker}/packages/models")
+    assert removal.status_code == 202, removal.text
+    eventually(lambda: user.call("GET", f"/workers/{worker}/packages")["packages"] == [])
+    assert not list(user.cluster.root.glob("direct/cache/**/models/1.0"))
 
 
 @pytest.mark.usefixtures("_worker")

@@ -24,9 +24,11 @@ HEADER = "X-Client-Name"
 class Direct:
     """A registered direct worker and its first frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: str | None = None) -> None:
         self.user = make_user(f"ada{uuid4().hex[:8]}")
-        self.worker: RegisteredWorker = new_worker(self.user, kind=RunnerKind.DIRECT)
+        self.worker: RegisteredWorker = new_worker(
+            self.user, kind=RunnerKind.DIRECT, certificate=certificate
+        )
         self.uuid = str(self.worker.runner.uuid)
 
     def knock(self, **headers: str) -> FakeServer:
@@ -70,6 +72,21 @@ async def test_with_one_configured_the_certificate_has_to_be_the_tokens_own(sett
     assert (await server.next())["type"] == "websocket.accept"
     server.give_text(direct.handshake(auth="mtls"))
     assert (await server.answer())["type"] == "ack"
+    server.leave()
+    await server.task
+
+
+@pytest.mark.usefixtures("_process")
+async def test_a_certificate_shown_at_the_registration_is_the_one_to_show(settings: Settings):
+    settings.MTLS_HEADER = HEADER
+    direct = await in_thread(Direct, "ab12")
+    for headers in ({}, {HEADER: direct.uuid}, {HEADER: "ab13"}):
+        server = direct.knock(**headers)
+        assert (await server.next())["status"] == 401
+        await server.next()
+        await server.task
+    server = direct.knock(**{HEADER: "ab12"})
+    assert (await server.next())["type"] == "websocket.accept"
     server.leave()
     await server.task
 

@@ -1,0 +1,59 @@
+"""What people order of direct workers and see of them, on a real server (control_lab)."""
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from tests.e2e.control_lab import Lab, admin_user, lab_of_one, live_cluster
+from tests.e2e.schema_worker import SchemaWorker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+live = pytest.fixture(name="live", scope="module")(live_cluster)
+admin = pytest.fixture(name="admin", scope="module")(admin_user)
+lab = pytest.fixture(name="lab")(lab_of_one)
+
+
+async def the_packages_are_known_at_once(
+    lab: Lab, worker: SchemaWorker, installed: dict[str, Any]
+) -> None:
+    """An event changes the list that orders are checked against; other versions stay."""
+    path = f"/workers/{worker.worker_id}/packages"
+    for other in ("2", "2"):  # a repetition changes nothing
+        assert (await worker.ask("pkg.event", {**installed, "version": other}))["type"] == "ack"
+    assert (await worker.ask("pkg.event", {**installed, "version": "3", "status": "failed"}))["id"]
+    listed = lab.user.http.get(path).json()["packages"]
+    assert sorted((one["name"], one["version"]) for one in listed) == [("tool", "1"), ("tool", "2")]
+    assert lab.user.http.delete(f"{path}/other").status_code == 404
+    assert lab.user.http.delete(f"{path}/tool?version=3").status_code == 404
+    assert lab.user.http.delete(f"{path}/tool").status_code == 400  # which one?
+    made = lab.user.http.delete(f"{path}/tool?version=1").json()
+    order = (await worker.next("pkg.uninstall"))["payload"]
+    assert (order["op_id"], order["name"], order["version"]) == (made["op_id"], "tool", "1")
+    removed = {**installed, "op_id": order["op_id"], "op": "uninstall", "status": "removed"}
+    assert (await worker.ask("pkg.event", removed))["type"] == "ack"
+    assert [one["version"] for one in lab.user.http.get(path).json()["packages"]] == ["2"]
+
+
+async def test_packages_are_ordered_by_admins_and_answered_by_events(lab: Lab):
+    enrolled = lab.enrol()
+    allow = {"capabilities": {"allow_packages": True}}
+    async with lab.worker(enrolled=enrolled, **allow) as worker:
+        key = {"key": "tool.tar", "content_length": 3, "sha256": hashlib.sha256(b"abc").hexdigest()}
+        lab.user.post(f"/groups/{lab.user.name}/attachments", key)
+        order = {"name": "tool", "version": "1", "attachment_key": "tool.tar"}
+        made = lab.user.post(f"/workers/{enrolled[1]}/packages", order, 202)
+        install = (await worker.next("pkg.install"))["payload"]
+        assert (install["op_id"], install["sha256"]) == (made["op_id"], key["sha256"])
+        event = {
+            "op_id": made["op_id"], "op": "install", "name": "tool", "version": "1",
+            "status": "installed",
+        }  # fmt: skip
+        assert (await worker.ask("pkg.event", event))["type"] == "ack"
+        await the_packages_are_known_at_once(lab, worker, event)
+    [(_, ordered)] = lab.audit("package.install")
+    (outcome, told), *_ = lab.audit("package.install.installed")
+    assert (ordered["corr"], told["corr"], outcome) == (made["op_id"], made["op_id"], "ok")
+    async with lab.worker(enrolled=enrolled):
+        refused = lab.user.http.post(f"/workers/{enrolled[1]}/packages", json=order)
+        assert (refused.status_code, "allow-packages" in refused.text) == (400, True)
