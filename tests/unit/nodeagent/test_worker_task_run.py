@@ -122,6 +122,13 @@ async def test_a_command_that_cannot_start_ends_like_env_itself(space: Workspace
     assert space.stderr_file.read_text() == "mitosis: Argument list too long\n"
 
 
+async def test_why_a_command_cannot_start_is_in_its_live_output(space: Workspace) -> None:
+    bench = Bench(space)
+    bench.command.refusal = SpawnRefused("no such file")
+    await bench.run(make_offer(TaskSpec(args=["x"]), live_logs=True))
+    assert [chunk.data for chunk in bench.comm.chunks] == [b"mitosis: no such file\n"]
+
+
 @pytest.mark.parametrize("phase", ["resolve", "read"])
 async def test_cancelling_a_task_that_is_still_prepared(space: Workspace, phase: str) -> None:
     bench = Bench(space)
