@@ -1,5 +1,6 @@
 """What people order of direct workers and see of them, on a real server (control_lab)."""
 
+import asyncio
 import hashlib
 from typing import Any
 
@@ -12,6 +13,30 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 live = pytest.fixture(name="live", scope="module")(live_cluster)
 admin = pytest.fixture(name="admin", scope="module")(admin_user)
 lab = pytest.fixture(name="lab")(lab_of_one)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ({"middleware_chain": ["auth", "cache"]}, {"middlewares": ["auth", "cache"]}),
+        (
+            {"host_node_id": "h", "middleware_chain": ["auth", "cache"], "chain_index": 1},
+            {"host_node_id": "h", "chain_index": 1},
+        ),
+        (None, None),
+    ],
+)
+async def test_the_place_of_a_node_in_its_chain_is_shown_with_its_state(
+    lab: Lab, said: Any, shown: Any
+):
+    uuid = lab.user.submit(middleware=said)
+    assert lab.info(uuid)["middleware"] == shown
+    with lab.user.watch(uuid) as events:
+        first = await asyncio.to_thread(events.next, "node.state")
+    assert first["data"].get("middleware") == shown
+    async with lab.worker() as worker:
+        await worker.result(await worker.next("cmd.dispatch"))
+    assert lab.ends(uuid)["middleware"] == shown
 
 
 async def the_packages_are_known_at_once(
