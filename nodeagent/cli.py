@@ -140,6 +140,9 @@ def worker(  # noqa: PLR0913 - one parameter per flag is how typer reads them
         bool | None,
         typer.Option("--allow-packages", help="With --direct: install what the group sends."),
     ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(help="With --direct: HOST:PORT for GET /metrics.")
+    ] = None,
     config: Annotated[
         str | None, typer.Option(help="TOML file; its `worker` table is read.")
     ] = None,

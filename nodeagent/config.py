@@ -16,6 +16,7 @@ from nodeagent.config_layers import (
     LOG_LEVELS,
     Fields,
     Secret,
+    as_address,
     as_count,
     as_interval,
     as_names,
@@ -79,6 +80,8 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     commands: bool = True
     # Remote code: only where the operator of this host says so.
     allow_packages: bool = False
+    # Where `GET /metrics` is answered; None: nowhere.
+    metrics_listen: tuple[str, int] | None = None
     # A plan of mitosis_protocol.faults, for tests and chaos runs only.
     faults: str = ""
     # What commands inherit: the worker's environment without its own settings and secrets.
@@ -143,6 +146,7 @@ _FIELDS: Fields = {
     "handlers": ("handlers", as_names),
     "commands": ("commands", as_switch),
     "allow_packages": ("allow_packages", as_switch),
+    "metrics_listen": ("metrics_listen", as_address),
     "cache_dir": ("cache_dir", as_path),
     "log_level": ("log_level", as_one_of(LOG_LEVELS)),
     "log_format": ("log_format", as_one_of(LOG_FORMATS)),

@@ -23,6 +23,7 @@ from nodeagent.config import WorkerConfig
 from nodeagent.direct import pressure
 from nodeagent.direct.comm import DirectComm
 from nodeagent.direct.events import Traits
+from nodeagent.direct.exposition import serve
 from nodeagent.direct.node_run import NodeRunner
 from nodeagent.direct.nodes import DEFAULT, Handlers
 from nodeagent.direct.packages import Packages
@@ -145,6 +146,7 @@ class DirectWorker:
         """Until asked to leave, or told to. Raises FatalError; no command runs afterwards."""
         try:
             async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(serve(self.config.metrics_listen, self._page))
                 home = await self._open_workspace(stack, self._packages_home)
                 assert self._packages.root.parent == home.root
                 lanes = [await self._open_lane(stack, n) for n in range(self.config.concurrency)]
@@ -241,6 +243,10 @@ class DirectWorker:
     async def _watch_departure(self) -> None:
         await self.departure.wait_asked()
         self.session.leave()
+
+    def _page(self) -> str:
+        machine = self.session.machine
+        return machine.numbers.page(inflight=len(machine.hand.dispatches))
 
     async def _measure_for_ever(self) -> None:
         while True:

@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from mitosis_stack.ports import pick_free
 from mitosis_stack.process import Child
 from tests.e2e.cluster import Cluster
 from tests.integration.workers.live_user import SHORT_LEASE, LiveUser, eventually, worker_program
@@ -69,9 +70,14 @@ def direct_worker(user: LiveUser, name: str, *flags: str) -> Iterator[Child]:
 
 
 @pytest.fixture(scope="module")
-def _worker(user: LiveUser) -> Iterator[None]:
+def metrics_port() -> int:
+    return pick_free(["metrics"], {})["metrics"]
+
+
+@pytest.fixture(scope="module")
+def _worker(user: LiveUser, metrics_port: int) -> Iterator[None]:
     flags = ("--concurrency", "3", "--handlers", "my_handlers", "--allow-packages")
-    with direct_worker(user, "direct", *flags):
+    with direct_worker(user, "direct", *flags, "--metrics-listen", f"127.0.0.1:{metrics_port}"):
         yield
 
 
@@ -133,6 +139,18 @@ def test_a_handler_task_gives_feedback_outputs_and_an_artifact(user: LiveUser):
     assert user.archive(uuid, "result") == {"result/words.txt": b"to be"}
     stream.until("node.state", "half way")
     assert logs(user, uuid) == "counting\n"
+
+
+@pytest.mark.usefixtures("_worker")
+def test_a_worker_shows_its_numbers(user: LiveUser, metrics_port: int):
+    uuid = submit_node(user, "text.count", text="x")
+    assert user.ended(uuid, within_s=60)["outcome"] == "succeeded"
+    page = httpx2.get(f"http://127.0.0.1:{metrics_port}/metrics").text
+    assert re.search(r"^inflight_tasks \d", page, re.MULTILINE)
+    assert re.search(r"^heartbeat_sent_total [1-9]", page, re.MULTILINE)
+    assert re.search(r"^heartbeat_degraded_total \d", page, re.MULTILINE)
+    bucket = r'^task_duration_ms_bucket\{node_type="text.count",le="\+Inf"\} [1-9]'
+    assert re.search(bucket, page, re.MULTILINE), page
 
 
 @pytest.mark.usefixtures("_worker")
