@@ -17,7 +17,7 @@ import websockets
 from tests.e2e import schema_worker
 from tests.e2e.control_lab import Lab, admin_user, lab_of_one, live_cluster
 from tests.e2e.schema_worker import Frame
-from tests.integration.tasks.live_client import LiveUser
+from tests.integration.tasks.live_client import LiveUser, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -273,6 +273,26 @@ async def test_after_a_lost_lease_the_late_result_is_stale_and_counts_for_nothin
             assert (await other.result(again))["payload"]["answer"] == "ok"
     ended = lab.ends(uuid)
     assert (ended["outcome"], ended["attempt"], ended["failures"]) == ("succeeded", 2, 1)
+
+
+async def test_a_late_result_counts_when_nobody_was_given_the_task_since(lab: Lab):
+    """The lease ran out and the task went back to the queue; its worker comes back with it."""
+    enrolled = lab.enrol()
+    async with lab.worker(("rare",), enrolled=enrolled) as worker:
+        uuid = lab.user.submit(task_spec={"args": [], "node": {"type": "rare"}})
+        dispatch = await worker.next("cmd.dispatch")
+        await worker.stop_beating()
+        assert code_of(await worker.next("error", 60)) == "E.TIMEOUT"
+    state = "SELECT runner_id FROM active_tasks WHERE uuid = %s"
+    await in_thread(eventually, lambda: lab.query(state, uuid) == [(None,)], within_s=60)
+    token, worker_id = enrolled
+    async with schema_worker.session(lab.live.url, token, lab.user.name, worker_id) as worker:
+        await worker.handshake()
+        held = [{"task_id": dispatch["payload"]["task_id"]}]
+        answer = await worker.register(("rare",), inventory=held)
+        assert answer["payload"]["held"]["adopted"] == [dispatch["payload"]["task_id"]]
+        assert (await worker.result(dispatch))["payload"]["answer"] == "ok"
+    assert (lab.ends(uuid)["outcome"], lab.runs_of(uuid)) == ("succeeded", 1)
 
 
 # --- who gets what --------------------------------------------------------------------------

@@ -15,6 +15,26 @@ admin = pytest.fixture(name="admin", scope="module")(admin_user)
 lab = pytest.fixture(name="lab")(lab_of_one)
 
 
+async def test_the_numbers_of_a_session_are_at_metrics(lab: Lab):
+    async with lab.worker() as worker:
+        worker.acks_commands = False
+        lab.user.submit()
+        first = await worker.next("cmd.dispatch")
+        await worker.next("cmd.dispatch")  # not acked: said again
+        await worker.send("ack", {"for": first["id"]}, corr=first["corr"])
+        await worker.result(first)
+        assert lab.counted("cmd_retry_total", tenant=None, reason="no_ack") >= 1
+        assert lab.counted("ws_conn_active") == 1
+        assert lab.counted("cmd_dispatch_total", node_type="command") == 1
+        assert lab.counted("result_latency_ms_bucket", node_type="command", le="+Inf") == 1
+        for direction in ("in", "out"):
+            assert lab.counted("ws_frame_bytes_total", dir=direction) > 500
+        await worker.stop_beating()
+        assert (await worker.next("error", 60))["payload"]["code"] == "E.TIMEOUT"
+    assert lab.counted("ws_heartbeat_miss_total", worker=worker.worker_id) == 3
+    assert lab.counted("ws_conn_active") == 0
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
@@ -37,6 +57,24 @@ async def test_the_place_of_a_node_in_its_chain_is_shown_with_its_state(
     async with lab.worker() as worker:
         await worker.result(await worker.next("cmd.dispatch"))
     assert lab.ends(uuid)["middleware"] == shown
+
+
+async def test_a_task_whose_resources_left_with_their_worker_fails_instead_of_waiting(lab: Lab):
+    enrolled = lab.enrol()
+    async with lab.worker(enrolled=enrolled) as worker:
+        left = {"resource_id": "session", "worker_id": enrolled[1], "type": "browser"}
+        first = lab.user.submit()
+        await worker.result(await worker.next("cmd.dispatch"), artifacts=[left])
+        lab.ends(first)
+        # Busy with something else: the pinned one has to wait for it.
+        lab.user.submit()
+        await worker.next("cmd.dispatch")
+        pinned = lab.user.submit(resource_refs=[left])
+        free = lab.user.submit()
+    assert lab.user.http.delete(f"/workers/{enrolled[1]}?op=Force").status_code == 200
+    ended = lab.ends(pinned)
+    assert (ended["outcome"], "resources" in ended["reason"]) == ("failed", True)
+    assert lab.info(free)["outcome"] is None
 
 
 async def the_packages_are_known_at_once(
