@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mitosis_protocol import limits
-from mitosis_protocol.control_plane import DRAIN_DISK_PCT, DRAIN_MEM_PCT
+from mitosis_protocol.control_payloads import DRAIN_DISK_PCT, DRAIN_MEM_PCT
 
 
 class PolicyError(Exception):

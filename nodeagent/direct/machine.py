@@ -211,6 +211,7 @@ class Session:
         self.session_id = ack.session.session_id
         self.tenant = ack.session.tenant
         self.heartbeat_s = ack.session.heartbeat_interval_s
+        self.drains.agree(ack.session)
         self._move(S.REGISTERED)
         self._greet(
             said.register(

@@ -59,6 +59,36 @@ async def test_the_place_of_a_node_in_its_chain_is_shown_with_its_state(
     assert lab.ends(uuid)["middleware"] == shown
 
 
+async def test_a_tenant_has_limits_of_its_own_for_full_workers(lab: Lab):
+    path = f"/groups/{lab.user.name}/drain-limits"
+    limits = {"mem_pct": 60, "disk_pct": None}
+    assert lab.user.http.put(path, json=limits).json() == limits
+    assert lab.user.http.get(f"/groups/{lab.user.name}").json()["drain_limits"] == limits
+    async with lab.worker() as worker:
+        [told] = [f for _, f in worker.transcript if "session" in f["payload"]]
+        terms = told["payload"]["session"]
+        assert (terms["drain_mem_pct"], terms["drain_disk_pct"]) == (60, 95)
+        await worker.stop_beating()
+        await worker.ask("heartbeat", {"mem_pct": 59.0, "disk_pct": 94.0, "inflight": []})
+        dispatched = lab.user.submit()
+        dispatch = await worker.next("cmd.dispatch")
+        assert dispatch["payload"]["task_uuid"] == dispatched
+        await worker.result(dispatch)
+        for reason, full in (("memory", {"mem_pct": 60.0}), ("disk", {"disk_pct": 95.0})):
+            await worker.ask("heartbeat", {**full, "inflight": []})
+            drain = (await worker.next("cmd.drain"))["payload"]
+            assert reason in drain["reason"]
+            await worker.ask("heartbeat", {"mem_pct": 10.0, "disk_pct": 10.0, "inflight": []})
+            assert (await worker.next("cmd.drain"))["payload"]["is_lifted"]
+    for odd in (0, 101, "60", 60.5):
+        assert lab.user.http.put(path, json={**limits, "mem_pct": odd}).status_code == 422
+    [(outcome,)] = lab.query(
+        "SELECT outcome FROM audit_log WHERE action = 'group.drain_limits' AND object = %s",
+        lab.user.name,
+    )
+    assert outcome == "ok"
+
+
 async def test_a_task_whose_resources_left_with_their_worker_fails_instead_of_waiting(lab: Lab):
     enrolled = lab.enrol()
     async with lab.worker(enrolled=enrolled) as worker:

@@ -45,6 +45,8 @@ class Tenant:
     group_id: int
     name: str
     has_consented: bool
+    drain_mem_pct: float | None = None  # None: the policy's
+    drain_disk_pct: float | None = None
 
 
 async def read_tenant(runner_id: int) -> Tenant:
@@ -52,8 +54,7 @@ async def read_tenant(runner_id: int) -> Tenant:
     rows = await get_pool().fetch(_MEET, {"runner_id": runner_id})
     if not rows:
         raise PermissionDenied("this worker serves no group on the control plane")
-    [(group_id, name, has_consented)] = rows
-    return Tenant(group_id, name, has_consented)
+    return Tenant(*rows[0])
 
 
 async def note_process(*, runner_id: int, session_epoch: int, process_id: uuid.UUID) -> None:
