@@ -36,6 +36,11 @@ class WorkerPeer:
         return settings.MITOSIS.worker_drain_disk_pct if own is None else own
 
     @property
+    def known_as(self) -> dict[str, str]:
+        """In every log line about this worker's session."""
+        return {"tenant": self.tenant.name, "sender.id": str(self.runner_uuid)}
+
+    @property
     def voice(self) -> Sender:
         """As whom the scheduler speaks to it."""
         return Sender(role="scheduler", id=f"session-{self.session_epoch}")

@@ -1,14 +1,16 @@
 """Sockets of direct workers without a network: certificates, and what an HTTP route takes."""
 
 import json
+import logging
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pytest_django import Settings
+from structlog.testing import capture_logs
 
 from managers.services.session_threads import in_thread
-from mitosis_protocol.control_payloads import Handshake, Payload
+from mitosis_protocol.control_payloads import Drain, Handshake, Payload
 from mitosis_protocol.control_plane import Sender, Stamp, seal
 from mitosis_protocol.enums import RunnerKind
 from tests.integration.suites.campaign import make_user
@@ -54,6 +56,36 @@ async def test_without_a_header_configured_a_token_is_enough():
     server.give_text(direct.handshake())
     terms = (await server.answer())["payload"]["session"]
     assert terms["tenant"] == direct.user.username
+    server.leave()
+    await server.task
+
+
+@pytest.mark.usefixtures("_process")
+async def test_every_frame_is_in_the_log_with_its_names_and_without_its_content(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.DEBUG, logger="websocket")
+    direct = await in_thread(Direct)
+    server = direct.knock()
+    await server.next()
+    with capture_logs() as logs:
+        server.give_text(direct.handshake(software="canary"))
+        answer = await server.answer()
+        server.give_text(direct.frame(Drain(reason="canary")))
+        assert (await server.answer())["payload"]["code"] == "E.CMD.UNKNOWN"
+    said = [line for line in logs if line["event"].startswith("worker.")]
+    assert [(line["event"], line["type"], line["code"]) for line in said] == [
+        ("worker.heard", "handshake", None),
+        ("worker.told", "ack", None),
+        ("worker.heard", "cmd.drain", None),
+        ("worker.told", "error", "E.CMD.UNKNOWN"),
+        ("worker.refused", "cmd.drain", "E.CMD.UNKNOWN"),
+    ]
+    names = {(line["tenant"], line["sender.id"]) for line in said}
+    assert names == {(direct.user.username, direct.uuid)}
+    assert said[1]["id"] == answer["id"]
+    assert all({"id", "corr", "seq"} <= line.keys() for line in said)
+    assert "canary" not in str(said)
     server.leave()
     await server.task
 
