@@ -15,13 +15,15 @@ from tasks.statements import Statement
 
 log = structlog.get_logger(__name__)
 
-_END: Final = Statement(SettleRow, "settle/unreachable", "settle/tail")
+_END: Final = Statement(SettleRow, "settle/unreachable", "settle/end_failed", "settle/tail")
+_REASON: Final = "the worker that has its resources is gone or cannot run it"
 
 
 def end_unreachable(*, max_tasks: int) -> int:
     """End them; answers how many. Somebody else sweeping: nothing is done."""
     with try_advisory_xact_lock("sweep.unreachable") as is_ours:
-        rows = _END.fetch_sync({"max_tasks": max_tasks}) if is_ours else []
+        asked = {"max_tasks": max_tasks, "reason": _REASON}
+        rows = _END.fetch_sync(asked) if is_ours else []
     ended = [row.task_id for row in rows if row.answer == "end"]
     if ended:
         log.warning("tasks.unreachable", count=len(ended), task_ids=ended[:20])
