@@ -177,7 +177,8 @@ class GroupAdmin(AuditedAction):
     def get_fields(self, request: HttpRequest, obj: Group | None = None) -> tuple[str, ...]:
         if obj is None:
             return ("name",)
-        return ("state", "storage_quota", "priority_ceiling", *self.readonly_fields)
+        limits = ("drain_mem_pct", "drain_disk_pct")
+        return ("state", "storage_quota", "priority_ceiling", *limits, *self.readonly_fields)
 
     @override
     def get_inlines(self, request: HttpRequest, obj: Group | None) -> list[Any]:
@@ -200,6 +201,10 @@ class GroupAdmin(AuditedAction):
         if "priority_ceiling" in form.changed_data:
             groups.set_priority_ceiling(
                 actor=actor, group_name=obj.name, ceiling=obj.priority_ceiling
+            )
+        if {"drain_mem_pct", "drain_disk_pct"} & set(form.changed_data):
+            groups.set_drain_limits(
+                actor=actor, group=obj, mem_pct=obj.drain_mem_pct, disk_pct=obj.drain_disk_pct
             )
 
     @override

@@ -4,10 +4,11 @@ Columns, constraints and indexes only; writes go through accounts.services. User
 one namespace: triggers (accounts/sql/ddl) reserve every name in `names`, so no path can bypass it.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -108,6 +109,9 @@ class User(TimestampedModel, AbstractBaseUser):
         return raw_password is not None and check_plain_password(raw_password, self.password)
 
 
+PERCENT: Final = [MinValueValidator(1), MaxValueValidator(100)]
+
+
 class Group(TimestampedModel):
     """The tenant: owns tasks, suites, storage; has roles on runners."""
 
@@ -123,6 +127,9 @@ class Group(TimestampedModel):
     storage_used = models.BigIntegerField(default=0, db_default=0)
     # The highest priority a task or suite of the group may ask for; None is no ceiling.
     priority_ceiling = models.IntegerField(null=True, blank=True)
+    # How full a direct worker of the group may be and still get work; None is the policy's number.
+    drain_mem_pct = models.SmallIntegerField(null=True, blank=True, validators=PERCENT)
+    drain_disk_pct = models.SmallIntegerField(null=True, blank=True, validators=PERCENT)
 
     class Meta:
         db_table = "groups"

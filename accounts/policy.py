@@ -46,6 +46,7 @@ POLICY: Final[Policy] = {
     ("POST", "admin-shutdown"): Need.ADMIN,
     ("POST", "groups"): Need.USER,
     ("GET", "group"): Need.GROUP_READ,
+    ("PUT", "group-drain-limits"): Need.GROUP_ADMIN,
     ("PUT", "group-users"): Need.GROUP_ADMIN,
     ("DELETE", "group-users"): Need.GROUP_ADMIN,
     ("POST", "group-users-remove"): Need.GROUP_ADMIN,

@@ -45,6 +45,11 @@ urlpatterns = [
     path("admin/shutdown", users.ShutdownView.as_view(), name="admin-shutdown"),
     path("groups", groups.GroupsView.as_view(), name="groups"),
     path("groups/<str:group>", groups.GroupView.as_view(), name="group"),
+    path(
+        "groups/<str:group>/drain-limits",
+        groups.DrainLimitsView.as_view(),
+        name="group-drain-limits",
+    ),
     path("groups/<str:group>/users", groups.GroupUsersView.as_view(), name="group-users"),
     path(
         "groups/<str:group>/users/remove",

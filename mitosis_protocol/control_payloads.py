@@ -37,7 +37,10 @@ PackageName: TypeAlias = Annotated[
     str, Meta(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
 ]
 
+DRAIN_MEM_PCT: Final = 90.0  # at or above: no more work for this worker, by default
+DRAIN_DISK_PCT: Final = 95.0
 MAX_RESOURCES_OF_WORKER: Final = 256  # in one register, or left behind by one result
+MAX_PACKAGES_OF_WORKER: Final = 256
 MAX_OUTPUTS_BYTES: Final = 64 * KIB
 MAX_CHUNKS: Final = 64
 # Twenty in one frame leave room for the rest of it.
@@ -58,6 +61,8 @@ class SessionTerms(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str
     lease_s: float  # from the sending of the last heartbeat that was answered
     heartbeat_interval_s: float
+    drain_mem_pct: float = DRAIN_MEM_PCT  # at or above: no more work
+    drain_disk_pct: float = DRAIN_DISK_PCT
     protocol_version: int = PROTOCOL_VERSION
 
 
@@ -140,7 +145,7 @@ class Register(Payload, frozen=True):
     """
 
     capabilities: Capabilities
-    packages: Annotated[list[InstalledPackage], Meta(max_length=256)] = []
+    packages: Annotated[list[InstalledPackage], Meta(max_length=MAX_PACKAGES_OF_WORKER)] = []
     inventory: Annotated[list[HeldAttempt], Meta(max_length=MAX_INVENTORY)] = []
     resources: Annotated[list[WorkerResource], Meta(max_length=MAX_RESOURCES_OF_WORKER)] = []
     is_clean: bool = False
@@ -235,6 +240,7 @@ class PkgEvent(Payload, frozen=True):
     status: Literal["started", "installed", "removed", "failed", "refused"]
     code: ControlCode | None = None
     message: Text = ""
+    sha256: Sha256 | None = None  # of what was installed
 
 
 # --- scheduler to worker --------------------------------------------------------------------

@@ -37,8 +37,6 @@ from mitosis_protocol.limits import MAX_FRAME_BYTES
 ACK_BASE_S: Final = 0.2  # the first repeat of an unacked message; doubles
 ACK_MAX_S: Final = 5.0
 ACK_TRIES: Final = 6  # sendings in all
-DRAIN_MEM_PCT: Final = 90.0  # at or above: no more work for this worker, by default
-DRAIN_DISK_PCT: Final = 95.0
 
 
 class MessageType(StrEnum):

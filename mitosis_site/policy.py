@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mitosis_protocol import limits
-from mitosis_protocol.control_plane import DRAIN_DISK_PCT, DRAIN_MEM_PCT
+from mitosis_protocol.control_payloads import DRAIN_DISK_PCT, DRAIN_MEM_PCT
 
 
 class PolicyError(Exception):
@@ -117,12 +117,12 @@ class Policy:
     body_bytes: int = limits.MAX_BODY_BYTES
     # Bulk submits (10,000 tasks in a request, array rows).
     bulk_body_bytes: int = limits.MAX_BULK_BODY_BYTES
-    # Requests a second of one user, and of one source without credentials.
+    # Requests a second of one user. Without credentials only logins do work, and those are counted
+    # by `login_per_minute`.
     user_requests_per_s: int = limits.MAX_REQUESTS_PER_USER_PER_S
     # What a user who was idle may send at once, in seconds of that rate: tools that submit one task
     # per request come in bursts of thousands.
     user_requests_saved_s: float = 60
-    anonymous_requests_per_s: int = 20
     # Rows of one page: default and most.
     page_rows: int = 100
     page_rows_max: int = limits.MAX_PAGE_SIZE

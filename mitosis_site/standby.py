@@ -28,6 +28,7 @@ JOBS: Final[dict[str, Callable[[], object]]] = {
     "tasks.reap": task_jobs.reap,
     "tasks.end_overdue": task_jobs.end_overdue,
     "tasks.end_cancelled": task_jobs.end_cancelled,
+    "tasks.end_unreachable": task_jobs.end_unreachable_tasks,
     "tasks.fold_counts": task_jobs.fold_counts,
     "tasks.trim_events": task_jobs.trim_events,
     suite_jobs.END_HOPELESS: suite_jobs.end_hopeless_tasks,

@@ -54,6 +54,7 @@ from nodeagent.shell.watched_tasks import WatchedTasks
 from nodeagent.shell.workers import LaunchFacts, Workers
 from nodeagent.state import AgentState
 from nodeagent.systemd import notify
+from nodeagent.tls import ClientTls
 from nodeagent.worker.http_client import make_client
 from nodeagent.worker.process_tree import hide_memory
 from nodeagent.worker.threads import run_blocking
@@ -109,7 +110,8 @@ async def _live(config: AgentConfig) -> int:
         stack.callback(leave_work_root, config, work_root)
         if not await sweep_earlier_life(config, book, work_root):
             raise HostUnusable("processes of an earlier agent cannot be killed")
-        client = await stack.enter_async_context(make_client(config.coordinator))
+        tls = config.tls.open(config.coordinator)
+        client = await stack.enter_async_context(make_client(config.coordinator, tls=tls))
         tokens = make_token_keeper(config, client)
         registration = Registration(tags=config.tags, labels=config.labels, groups=config.groups)
         try:
@@ -118,7 +120,7 @@ async def _live(config: AgentConfig) -> int:
             return 0
         structlog.contextvars.bind_contextvars(manager=str(identity.manager_uuid))
         agent = Agent(config, work_root, tokens, stack)
-        await agent.open(book, client)
+        await agent.open(book, client, tls)
         signals.tell(agent.leave)
         return await agent.run()
 
@@ -137,7 +139,7 @@ class Agent:
         self._exit: asyncio.Future[int] = self._loop.create_future()
         self._forced_code = 0
 
-    async def open(self, book: DebtBook, client: httpx2.AsyncClient) -> None:
+    async def open(self, book: DebtBook, client: httpx2.AsyncClient, tls: ClientTls) -> None:
         """Files, workers' transport and fork server; nothing is asked of the coordinator yet."""
         config, manager_uuid = self._config, self._tokens.identity.manager_uuid
         self._book = book
@@ -162,7 +164,7 @@ class Agent:
             mailbox.connect(part.handlers())
         mailbox.connect(self._handlers())
         mailbox.after_each_round(self._results.store_collected)
-        self._link = Link(config.coordinator, self._tokens, talk)
+        self._link = Link(config.coordinator, self._tokens, talk, tls=tls)
         talk.use(self._link)
 
     async def run(self) -> int:

@@ -30,6 +30,7 @@ from nodeagent.config_layers import (
 )
 from nodeagent.errors import ConfigInvalid
 from nodeagent.ipc.transport import TransportChoice
+from nodeagent.tls import TlsFiles
 from nodeagent.worker.environment import without_reserved
 
 _PREFIX: Final = "MITO_AGENT_"
@@ -42,6 +43,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything an agent can be told. Durations are seconds here, humantime outside."""
 
     coordinator: str
+    # PEM files: whom to trust instead of the system's authorities, and a client certificate.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     # How to register: a user's token in a file, or the user's name and password.
     token_file: Path | None = None
     user: str | None = None
@@ -69,6 +74,10 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     # What commands inherit: the agent's environment without its own settings and secrets.
     command_env: Mapping[str, str] = {}
 
+    @property
+    def tls(self) -> TlsFiles:
+        return TlsFiles(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+
 
 def load_agent_config(
     flags: Mapping[str, object], environ: Mapping[str, str] | None = None
@@ -95,12 +104,14 @@ def load_agent_config(
     instance = str(settings.get("instance", ""))
     settings.setdefault("data_dir", _data_dir(env, instance))
     settings.setdefault("lock_dir", _lock_dir(env))
-    return AgentConfig(
+    config = AgentConfig(
         command_env=without_reserved(env),
         faults=env.get("MITOSIS_FAULTS", ""),
         notify_socket=env.get("NOTIFY_SOCKET"),
         **settings,  # type: ignore[arg-type]  # each reader below returns its field's type
     )
+    config.tls.open(config.coordinator)
+    return config
 
 
 def _data_dir(env: Mapping[str, str], instance: str) -> Path:
@@ -123,6 +134,9 @@ def _lock_dir(env: Mapping[str, str]) -> Path:
 
 _FIELDS: Fields = {
     "coordinator": ("coordinator", as_url),
+    "tls_ca": ("tls_ca", as_path),
+    "tls_cert": ("tls_cert", as_path),
+    "tls_key": ("tls_key", as_path),
     "token_file": ("token_file", as_path),
     "user": ("user", as_text),
     "password": ("password", as_secret),

@@ -4,7 +4,7 @@ Thin by rule: no logic beyond reading flags. Settings, their order and defaults 
 """
 
 import sys
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -17,6 +17,16 @@ from nodeagent.worker.main import run_independent_worker
 
 # Flags that say how to run, not what the worker is.
 _NO_SETTINGS = ("independent", "direct", "password_stdin", "skip_redis")
+
+TlsCa: TypeAlias = Annotated[
+    str | None, typer.Option(help="PEM file: trust this authority, not the system's.")
+]
+TlsCert: TypeAlias = Annotated[
+    str | None, typer.Option(help="PEM file: the client certificate to show.")
+]
+TlsKey: TypeAlias = Annotated[
+    str | None, typer.Option(help="PEM file: its key, if not in the same file.")
+]
 
 app = typer.Typer(
     name="nodeagent",
@@ -41,6 +51,9 @@ def run(  # noqa: PLR0913 - one parameter per flag is how typer reads them
     coordinator: Annotated[
         str | None, typer.Option("--coordinator", "-c", help="Address of the coordinator.")
     ] = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     token_file: Annotated[
         str | None, typer.Option(help="File with the token of the user who registers this host.")
     ] = None,
@@ -131,12 +144,18 @@ def worker(  # noqa: PLR0913 - one parameter per flag is how typer reads them
         bool | None,
         typer.Option("--allow-packages", help="With --direct: install what the group sends."),
     ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(help="With --direct: HOST:PORT for GET /metrics.")
+    ] = None,
     config: Annotated[
         str | None, typer.Option(help="TOML file; its `worker` table is read.")
     ] = None,
     coordinator: Annotated[
         str | None, typer.Option("--coordinator", "-c", help="Address of the coordinator.")
     ] = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
     polling_interval: Annotated[
         str | None, typer.Option(help="Pause between fetches when idle, such as 5s.")
     ] = None,

@@ -16,6 +16,7 @@ from nodeagent.config_layers import (
     LOG_LEVELS,
     Fields,
     Secret,
+    as_address,
     as_count,
     as_interval,
     as_names,
@@ -29,6 +30,7 @@ from nodeagent.config_layers import (
     base_dir,
     read_layers,
 )
+from nodeagent.tls import TlsFiles
 from nodeagent.worker.environment import without_reserved
 
 _PREFIX = "MITO_"
@@ -47,6 +49,10 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     # 300 s in existing workers. Heartbeat answers carry cancellations, so ours beat as often as
     # node managers do; the coordinator forgets a worker after 600 s without one.
     heartbeat_interval_s: float = 30.0
+    # PEM files: whom to trust instead of the system's authorities, and a client certificate.
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
     credential_path: Path
     user: str | None = None
     password: Secret | None = None
@@ -74,10 +80,16 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     commands: bool = True
     # Remote code: only where the operator of this host says so.
     allow_packages: bool = False
+    # Where `GET /metrics` is answered; None: nowhere.
+    metrics_listen: tuple[str, int] | None = None
     # A plan of mitosis_protocol.faults, for tests and chaos runs only.
     faults: str = ""
     # What commands inherit: the worker's environment without its own settings and secrets.
     command_env: Mapping[str, str] = {}
+
+    @property
+    def tls(self) -> TlsFiles:
+        return TlsFiles(ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
 
 
 def load_worker_config(
@@ -99,11 +111,13 @@ def load_worker_config(
         env=env,
         flags={name: value for name, value in flags.items() if name != "config"},
     )
-    return WorkerConfig(
+    config = WorkerConfig(
         command_env=without_reserved(env),
         faults=env.get("MITOSIS_FAULTS", ""),
         **settings,  # type: ignore[arg-type]  # each reader below returns its field's type
     )
+    config.tls.open(config.coordinator)
+    return config
 
 
 def environment() -> dict[str, str]:
@@ -116,6 +130,9 @@ _FIELDS: Fields = {
     "coordinator_addr": ("coordinator", as_url),
     "polling_interval": ("polling_interval_s", as_interval),
     "heartbeat_interval": ("heartbeat_interval_s", as_interval),
+    "tls_ca": ("tls_ca", as_path),
+    "tls_cert": ("tls_cert", as_path),
+    "tls_key": ("tls_key", as_path),
     "credential_path": ("credential_path", as_path),
     "user": ("user", as_text),
     "password": ("password", as_secret),
@@ -129,6 +146,7 @@ _FIELDS: Fields = {
     "handlers": ("handlers", as_names),
     "commands": ("commands", as_switch),
     "allow_packages": ("allow_packages", as_switch),
+    "metrics_listen": ("metrics_listen", as_address),
     "cache_dir": ("cache_dir", as_path),
     "log_level": ("log_level", as_one_of(LOG_LEVELS)),
     "log_format": ("log_format", as_one_of(LOG_FORMATS)),

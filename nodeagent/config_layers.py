@@ -134,6 +134,13 @@ def as_url(value: object) -> str:
     return text
 
 
+def as_address(value: object) -> tuple[str, int]:
+    host, colon, port = as_text(value).rpartition(":")
+    if not (colon and host and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise ValueError("expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
 def as_path(value: object) -> Path:
     return value if isinstance(value, Path) else Path(as_text(value)).expanduser()
 

@@ -18,6 +18,7 @@ from tasks.services import counts, reclaim, retention
 from tasks.services.artifacts import discard_superseded
 from tasks.services.logs import discard_old_logs
 from tasks.services.suite_cancel import end_leftovers
+from tasks.services.unreachable import end_unreachable
 
 # How long an Idempotency-Key is remembered: longer than any client retries.
 SUBMISSION_MEMORY: Final = timedelta(days=2)
@@ -35,6 +36,7 @@ SCHEDULE: Final = {
     "tasks.reap": settings.MITOSIS.sweep_s,
     "tasks.end_overdue": settings.MITOSIS.sweep_s,
     "tasks.end_cancelled": settings.MITOSIS.sweep_s,
+    "tasks.end_unreachable": settings.MITOSIS.sweep_s,
     "tasks.fold_counts": FOLD_PERIOD_S,
     "tasks.trim_events": TRIM_PERIOD_S,
     "tasks.forget_submissions": FORGET_PERIOD_S,
@@ -80,6 +82,13 @@ def end_cancelled() -> None:
     """End what is left in cancelled suites."""
     end_leftovers(batch=settings.MITOSIS.sweep_batch)
     note_run("tasks.end_cancelled")
+
+
+@shared_task(name="tasks.end_unreachable")
+def end_unreachable_tasks() -> None:
+    """End what waits for a runner that is gone."""
+    end_unreachable(max_tasks=settings.MITOSIS.sweep_batch)
+    note_run("tasks.end_unreachable")
 
 
 @shared_task(name="tasks.fold_counts")

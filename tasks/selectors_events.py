@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from typing import Final, LiteralString
 from uuid import UUID
 
+import msgspec
+
 from core.pg import get_pool
 
 # A task is in exactly one of the two tables at any moment a statement sees.
 _WATCHED: Final[LiteralString] = """
-SELECT t.id, t.is_over
+SELECT t.id, t.is_over, t.middleware::text
 FROM (
-    SELECT id, group_id, false AS is_over FROM active_tasks WHERE uuid = %(uuid)s
+    SELECT id, group_id, false AS is_over, middleware FROM active_tasks WHERE uuid = %(uuid)s
     UNION ALL
-    SELECT id, group_id, true FROM archived_tasks WHERE uuid = %(uuid)s
+    SELECT id, group_id, true, middleware FROM archived_tasks WHERE uuid = %(uuid)s
 ) t
 JOIN memberships m ON m.group_id = t.group_id
 WHERE m.user_id = %(user_id)s
@@ -39,16 +41,20 @@ SELECT id, uuid FROM archived_tasks WHERE id = ANY (%(ids)s)
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A task somebody may watch; `is_over` when it has ended."""
+    """A task somebody may watch; `is_over` when it has ended, `middleware` as it was submitted."""
 
     task_id: int
     is_over: bool
+    middleware: dict[str, object] | None
 
 
 async def find_watched(user_id: int, task_uuid: UUID) -> Watched | None:
     """The task, if the user is in its group."""
     rows = await get_pool().fetch(_WATCHED, {"uuid": task_uuid, "user_id": user_id})
-    return Watched(*rows[0]) if rows else None
+    if not rows:
+        return None
+    task_id, is_over, middleware = rows[0]
+    return Watched(task_id, is_over, middleware and msgspec.json.decode(middleware))
 
 
 async def groups_of_user(user_id: int) -> dict[int, str]:

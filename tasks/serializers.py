@@ -95,6 +95,11 @@ class TaskInfo(serializers.Serializer[Any]):
     attempt = serializers.IntegerField(help_text="How often it was claimed.")
     failures = serializers.IntegerField(help_text="Crashes charged so far.")
     cancelling = serializers.BooleanField(help_text="A cancel waits for its runner to stop it.")
+    middleware = serializers.DictField(
+        allow_null=True,
+        help_text="Of a node in a chain: `middlewares` of a host, `host_node_id` and `chain_index`"
+        " of a middleware.",
+    )
 
 
 class ArtifactInfo(serializers.Serializer[Any]):

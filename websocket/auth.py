@@ -18,6 +18,7 @@ from core.problem import domain_problem
 from mitosis_protocol.enums import TokenKind
 from mitosis_protocol.errors import ErrorCode
 from runners.authentication import authenticate_bearer
+from workers.services.certificates import check_certificate
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,12 +27,6 @@ Send = Callable[[Message], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
-
-
-class MtlsRequired(AuthenticationFailed):
-    """The installation wants a client certificate in the worker's name, and there is none."""
-
-    code = ErrorCode.AUTH_MTLS_REQUIRED
 
 
 DENIAL: Final = "websocket.http.response"  # the ASGI extension for refusing with a body
@@ -56,22 +51,19 @@ class BearerRequired:
 
 class CertificateRequired:
     """Behind BearerRequired: where the installation names a header, a TLS proxy must have put the
-    verified name of a client certificate there, and it must be the token's owner.
-
-    The token alone is not enough then, and neither is the header: whoever forges one lacks the
-    other.
+    certificate of the token's owner there (workers.services.certificates).
     """
 
     def __init__(self, app: AsgiApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        wanted = settings.MTLS_HEADER.lower().encode()
-        names = [value for name, value in scope["headers"] if name.lower() == wanted]
-        subject = scope["identity"].subject.encode()
-        if wanted and names != [subject]:
+        try:
+            if settings.MTLS_HEADER:
+                await check_certificate(scope["identity"], _values(scope, settings.MTLS_HEADER))
+        except DomainError as error:
             await receive()
-            await refuse(scope, send, MtlsRequired("a client certificate of this worker is needed"))
+            await refuse(scope, send, error)
             return
         await self._app(scope, receive, send)
 
@@ -96,9 +88,14 @@ async def refuse(scope: Scope, send: Send, error: DomainError) -> None:
 
 
 def _header(scope: Scope) -> str | None:
-    values = [value for name, value in scope["headers"] if name.lower() == b"authorization"]
+    values = _values(scope, "authorization")
     if len(values) > 1:
         raise AuthenticationFailed(
             "more than one Authorization header", code=ErrorCode.AUTH_MISSING
         )
-    return values[0].decode("latin-1") if values else None
+    return values[0] if values else None
+
+
+def _values(scope: Scope, header: str) -> list[str]:
+    wanted = header.lower().encode()
+    return [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == wanted]

@@ -34,12 +34,14 @@ from mitosis_protocol.to_manager import Reconciliation
 from runners.services.sessions import renew_leases
 from tasks.services.direct import accept_feedback, settle_result
 from tasks.services.heartbeat import Reconciled, reconcile
-from websocket.auth import MtlsRequired
 from websocket.worker_duty import Duty, Stage, Unkept
 from websocket.worker_holdings import Attempt
+from websocket.worker_peer import WorkerPeer
 from websocket.worker_streams import Stream
+from workers.services.certificates import MtlsRequired
 from workers.services.control_plane import (
     check_resources,
+    note_package,
     note_process,
     note_register,
     note_resources,
@@ -75,6 +77,8 @@ async def on_handshake(duty: Duty, frame: Frame) -> Ack:
         tenant=peer.tenant.name,
         lease_s=policy.lease_ttl_s,
         heartbeat_interval_s=policy.heartbeat_s,
+        drain_mem_pct=peer.drain_mem_pct,
+        drain_disk_pct=peer.drain_disk_pct,
         protocol_version=PROTOCOL_VERSION,
     )
     return Ack(for_id=frame.envelope.id, session=terms)
@@ -108,7 +112,7 @@ async def on_heartbeat(duty: Duty, frame: Frame) -> Ack:
     if peer.runner_id not in renewed:
         raise Superseded("a newer session of this worker took over")
     duty.note_beat()
-    duty.put_under_pressure(_pressure(said))
+    duty.put_under_pressure(_pressure(peer, said))
     # A worker that says nothing is taken at this session's word: a claim whose dispatch was never
     # sent must not live on with its heartbeats.
     inflight = duty.held.ids() if said.inflight is None else said.inflight
@@ -160,14 +164,16 @@ async def on_error(duty: Duty, frame: Frame) -> None:
 
 async def on_pkg_event(duty: Duty, frame: Frame) -> None:
     said = cast("PkgEvent", frame.payload)
-    PKG_OPS.of(duty.peer.tenant.name, said.op, said.status).inc()
+    peer = duty.peer
+    await note_package(runner_id=peer.runner_id, session_epoch=peer.session_epoch, said=said)
+    PKG_OPS.of(peer.tenant.name, said.op, said.status).inc()
     await arecord(
-        actor=duty.peer.actor,
+        actor=peer.actor,
         action=f"package.{said.op}.{said.status}",
-        target=str(duty.peer.runner_uuid),
+        target=str(peer.runner_uuid),
         outcome="ok" if said.code is None else said.code.value,
         detail={
-            "tenant": duty.peer.tenant.name,
+            "tenant": peer.tenant.name,
             "corr": str(said.op_id),
             "name": said.name,
             "version": said.version,
@@ -232,11 +238,10 @@ def _reconciliation(held: Reconciled) -> Reconciliation:
     )
 
 
-def _pressure(said: Heartbeat) -> str:
+def _pressure(peer: WorkerPeer, said: Heartbeat) -> str:
     """Why a worker should not get more work; empty when it may."""
-    policy = settings.MITOSIS
-    if (said.mem_pct or 0) >= policy.worker_drain_mem_pct:
+    if (said.mem_pct or 0) >= peer.drain_mem_pct:
         return f"memory is at {said.mem_pct:.0f} %"
-    if (said.disk_pct or 0) >= policy.worker_drain_disk_pct:
+    if (said.disk_pct or 0) >= peer.drain_disk_pct:
         return f"disk is at {said.disk_pct:.0f} %"
     return "" if said.healthy else "the worker says that it is not healthy"

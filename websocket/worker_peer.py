@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from uuid import UUID
 
+from django.conf import settings
+
 from accounts.actors import Actor
 from mitosis_protocol.control_plane import Sender
 from workers.services.control_plane import Tenant
@@ -21,6 +23,22 @@ class WorkerPeer:
     @property
     def session_id(self) -> str:
         return f"{self.runner_uuid}.{self.session_epoch}"
+
+    @property
+    def drain_mem_pct(self) -> float:
+        """At or above no more work; the tenant's own number before the installation's."""
+        own = self.tenant.drain_mem_pct
+        return settings.MITOSIS.worker_drain_mem_pct if own is None else own
+
+    @property
+    def drain_disk_pct(self) -> float:
+        own = self.tenant.drain_disk_pct
+        return settings.MITOSIS.worker_drain_disk_pct if own is None else own
+
+    @property
+    def known_as(self) -> dict[str, str]:
+        """In every log line about this worker's session."""
+        return {"tenant": self.tenant.name, "sender.id": str(self.runner_uuid)}
 
     @property
     def voice(self) -> Sender:

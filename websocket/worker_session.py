@@ -38,7 +38,7 @@ from websocket.worker_holdings import Attempt
 from websocket.worker_inbound import HANDLERS
 from websocket.worker_peer import WorkerPeer
 from websocket.worker_streams import Place, Remembered
-from websocket.worker_voice import Voice
+from websocket.worker_voice import Voice, is_verbose, log_fields
 
 log = structlog.get_logger(__name__)
 
@@ -93,6 +93,10 @@ class WorkerSession(Connection):
             if refused.error.code is ControlCode.PROTOCOL_TOO_LARGE:
                 self.close(CloseCode.TOO_LARGE, "frame too large")
             return
+        if is_verbose():
+            log.debug(
+                "worker.heard", **self.peer.known_as, **log_fields(frame.envelope, frame.payload)
+            )
         if not self._is_welcome(frame):
             return
         self._duty.note_word()
@@ -113,7 +117,7 @@ class WorkerSession(Connection):
 
         Nothing is requeued here. What it does not name when it registers again was never begun.
         """
-        log.warning("worker.unresponsive", **self._known_as(), message=message_id)
+        log.warning("worker.unresponsive", **self.peer.known_as, message=message_id)
         self._voice.say(
             Error(code=ControlCode.DISPATCH_UNAVAILABLE, message="no ack", for_id=message_id)
         )
@@ -231,7 +235,7 @@ class WorkerSession(Connection):
             self._complain(frame, ControlCode.TIMEOUT, "not handled in time", again=True)
             return False
         except Exception:  # a shell edge: one message fails, the socket lives
-            log.exception("worker.handler_crashed", **self._known_as(), type=frame.envelope.type)
+            log.exception("worker.handler_crashed", **self.peer.known_as, type=frame.envelope.type)
             self._complain(frame, ControlCode.INTERNAL, "the scheduler failed", again=True)
             return False
         if answer is not None or frame.envelope.wants_ack:
@@ -262,8 +266,7 @@ class WorkerSession(Connection):
             self._remembered.forget(key)
         else:
             self._remembered.note(key, sent)
-        log.info("worker.refused", **self._known_as(), type=envelope.type, id=envelope.id,
-                 corr=envelope.corr, seq=envelope.seq, code=error.code)  # fmt: skip
+        log.info("worker.refused", **self.peer.known_as, **log_fields(envelope, error))
 
     def _deny(self, message_id: str, reason: str) -> None:
         self._voice.say(Error(code=ControlCode.SESSION_DENIED, message=reason, for_id=message_id))
@@ -284,12 +287,9 @@ class WorkerSession(Connection):
         try:
             await work
         except DomainError as error:
-            log.info("worker.background_refused", **self._known_as(), reason=error.message)
+            log.info("worker.background_refused", **self.peer.known_as, reason=error.message)
             if (code := close_code_of(error)) is not None:
                 self.close(code, error.message)
         except Exception:  # a shell edge: a bug ends one socket, with a trace
-            log.exception("worker.background_crashed", **self._known_as())
+            log.exception("worker.background_crashed", **self.peer.known_as)
             self.close(CloseCode.INTERNAL, "internal error")
-
-    def _known_as(self) -> dict[str, str]:
-        return {"tenant": self.peer.tenant.name, "sender": str(self.peer.runner_uuid)}

@@ -31,6 +31,7 @@ class Worker(models.Model):
     )
     node_tags = TagArrayField(db_default=[])
     capabilities = models.JSONField(null=True, blank=True)
+    certificate = models.TextField(null=True, blank=True)  # noqa: DJ001 - null: none was shown
 
     class Meta:
         db_table = "workers"

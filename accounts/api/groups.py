@@ -8,12 +8,17 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from accounts.bodies import EnumField, TextField, read_body
+from accounts.bodies import EnumField, TextField, WholeNumberField, read_body
 from accounts.guards import current_actor, current_user
 from accounts.models import Group
 from accounts.schema import describe
 from accounts.selectors import GroupAccess, access_group, list_members
-from accounts.services.groups import create_group, put_members, remove_members
+from accounts.services.groups import (
+    create_group,
+    put_members,
+    remove_members,
+    set_drain_limits,
+)
 from accounts.views import UserView
 from core.errors import InvalidInput
 from mitosis_protocol.enums import GroupState, Role
@@ -24,6 +29,15 @@ from runners.selectors import count_workers
 
 class CreateGroupRequest(serializers.Serializer[Any]):
     group_name = TextField()
+
+
+class DrainLimits(serializers.Serializer[Any]):
+    mem_pct = WholeNumberField(
+        min_value=1, max_value=100, allow_null=True, help_text="null: the installation's, 90."
+    )
+    disk_pct = WholeNumberField(
+        min_value=1, max_value=100, allow_null=True, help_text="null: the installation's, 95."
+    )
 
 
 class GroupAnswer(serializers.Serializer[Any]):
@@ -38,6 +52,7 @@ class GroupAnswer(serializers.Serializer[Any]):
     priority_ceiling = serializers.IntegerField(
         allow_null=True, help_text="The highest priority a task or suite may have; null for any."
     )
+    drain_limits = DrainLimits()
     worker_count = serializers.IntegerField()
     users_in_group = serializers.DictField(
         child=EnumField(Role), allow_null=True, help_text="For Admins; null for others."
@@ -68,6 +83,20 @@ class GroupView(UserView):
     @describe(summary="A group the caller belongs to", answer=GroupAnswer, problems=(404,))
     def get(self, request: Request, group: str) -> Response:
         return Response(_group_answer(access_group(current_user(request), group, Role.READ)))
+
+
+class DrainLimitsView(UserView):
+    @describe(
+        summary="How full the group's direct workers may be before they get no more work",
+        request=DrainLimits,
+        answer=DrainLimits,
+        problems=(404,),
+    )
+    def put(self, request: Request, group: str) -> Response:
+        owned = _administered(request, group)
+        limits = read_body(request, DrainLimits)
+        set_drain_limits(actor=current_actor(request), group=owned, **limits)
+        return Response(limits)
 
 
 class GroupUsersView(UserView):
@@ -130,6 +159,7 @@ def _group_answer(access: GroupAccess) -> dict[str, object]:
         "storage_quota": group.storage_quota,
         "storage_used": group.storage_used,
         "priority_ceiling": group.priority_ceiling,
+        "drain_limits": {"mem_pct": group.drain_mem_pct, "disk_pct": group.drain_disk_pct},
         "worker_count": count_workers(group.pk),
         "users_in_group": members,
     }

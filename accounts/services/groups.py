@@ -74,6 +74,16 @@ def set_priority_ceiling(*, actor: Actor, group_name: str, ceiling: int | None) 
         record(actor=actor, action="group.priority_ceiling", target=group.name, detail=detail)
 
 
+def set_drain_limits(
+    *, actor: Actor, group: Group, mem_pct: int | None, disk_pct: int | None
+) -> None:
+    """How full its direct workers may be, from their next session on; None is the policy's."""
+    limits = {"drain_mem_pct": mem_pct, "drain_disk_pct": disk_pct}
+    with transaction.atomic():
+        Group.objects.filter(pk=group.pk).update(**limits, updated_at=Now())
+        record(actor=actor, action="group.drain_limits", target=group.name, detail=limits)
+
+
 def _charge_group_quota(creator: User) -> None:
     # One guarded statement: two creations at the same moment cannot both take the last place.
     charged = User.objects.filter(pk=creator.pk, group_count__lt=F("group_quota")).update(

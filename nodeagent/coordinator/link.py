@@ -29,6 +29,7 @@ from nodeagent.errors import (
     LinkLost,
     ProtocolMismatch,
 )
+from nodeagent.tls import ClientTls, TlsFiles
 from nodeagent.worker.retry import Backoff
 
 log = structlog.stdlib.get_logger(__name__)
@@ -70,10 +71,12 @@ class Link:
         tokens: TokenSource,
         listener: LinkListener,
         *,
+        tls: ClientTls | None = None,
         backoff: Backoff = BACKOFF,
     ) -> None:
         self._url = socket_url(coordinator)
         self._tokens = tokens
+        self._tls = tls or TlsFiles().open(coordinator)
         self._listener = listener
         self._backoff = backoff
         self._outgoing: deque[str] = deque()
@@ -121,6 +124,7 @@ class Link:
         try:
             socket = await connect(
                 self._url,
+                ssl=self._tls.for_socket(self._url),
                 additional_headers={"Authorization": f"Bearer {token}"},
                 user_agent_header="mitosis-agent",
                 compression=None,

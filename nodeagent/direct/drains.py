@@ -5,8 +5,12 @@ Reasons stand beside each other: relief from one does not lift another.
 
 from typing import Final
 
-from mitosis_protocol.control_payloads import Drain
-from mitosis_protocol.control_plane import DRAIN_DISK_PCT, DRAIN_MEM_PCT
+from mitosis_protocol.control_payloads import (
+    DRAIN_DISK_PCT,
+    DRAIN_MEM_PCT,
+    Drain,
+    SessionTerms,
+)
 from nodeagent.direct.events import Measured
 
 # Below the limit by this much before work is taken again, or a full host would flap.
@@ -23,6 +27,8 @@ class Drains:
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
+        self._mem_pct = DRAIN_MEM_PCT
+        self._disk_pct = DRAIN_DISK_PCT
 
     def __bool__(self) -> bool:
         return bool(self._reasons)
@@ -40,6 +46,10 @@ class Drains:
         """The coordinator wants us gone once our hands are empty."""
         return _FINAL in self._reasons
 
+    def agree(self, terms: SessionTerms) -> None:
+        """The scheduler's limits for this worker's tenant; the next look at the host uses them."""
+        self._mem_pct, self._disk_pct = terms.drain_mem_pct, terms.drain_disk_pct
+
     def order(self, drain: Drain) -> None:
         """What the coordinator said; a final word is not taken back."""
         if drain.is_lifted:
@@ -53,7 +63,7 @@ class Drains:
     def measure(self, load: Measured) -> bool:
         """Whether the look at the host changed something."""
         relief = RELIEF_PCT if self.is_pressed else 0.0
-        is_full = load.mem_pct >= DRAIN_MEM_PCT - relief or load.disk_pct >= DRAIN_DISK_PCT - relief
+        is_full = load.mem_pct >= self._mem_pct - relief or load.disk_pct >= self._disk_pct - relief
         if is_full == self.is_pressed:
             return False
         if is_full:

@@ -39,6 +39,7 @@ class LinkEnd(Enum):
 
     LOST = "lost"
     REFUSED = "refused"  # the token is not accepted
+    UNPROVEN = "unproven"  # the token alone is not enough: a client certificate is missing
     SUPERSEDED = "superseded"  # a newer session, or we were silent for too long
     DENIED = "denied"  # not now, or not like this: somebody has to change something first
     OVERLOAD = "overload"
@@ -186,6 +187,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     node_types: tuple[str, ...]
     max_parallel: int = 1
     allow_packages: bool = False
+    auth: Literal["token", "mtls"] = "token"
     software: str = ""
 
     @property

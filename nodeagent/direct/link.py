@@ -8,15 +8,18 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from mitosis_protocol.control_plane import Frame, FrameRefused, open_frame
+from mitosis_protocol.errors import ErrorCode
 from mitosis_protocol.limits import MAX_FRAME_BYTES, PING_INTERVAL_S, PING_TIMEOUT_S
 from nodeagent.coordinator import verdicts
 from nodeagent.coordinator.verdicts import Verdict
 from nodeagent.direct.events import LinkEnd, Lost
+from nodeagent.tls import ClientTls
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -35,9 +38,10 @@ _ENDS: Final = {
 class Link:
     """One connection from its opening to its end."""
 
-    def __init__(self, coordinator: str, token: str) -> None:
+    def __init__(self, coordinator: str, token: str, tls: ClientTls) -> None:
         self._url = socket_url(coordinator)
         self._token = token
+        self._tls = tls
         self._outgoing: asyncio.Queue[str | None] = asyncio.Queue()
 
     def send(self, frame: str) -> None:
@@ -53,6 +57,7 @@ class Link:
         try:
             socket = await connect(
                 self._url,
+                ssl=self._tls.for_socket(self._url),
                 additional_headers={"Authorization": f"Bearer {self._token}"},
                 user_agent_header="mitosis-worker",
                 compression=None,
@@ -64,8 +69,7 @@ class Link:
                 ping_timeout=PING_TIMEOUT_S,
             )
         except InvalidStatus as refused:
-            status = refused.response.status_code
-            return Lost(_end(verdicts.of_refusal(refused)), f"refused with status {status}")
+            return _refused(refused)
         except (OSError, WebSocketException) as error:
             return Lost(LinkEnd.LOST, str(error) or type(error).__name__)
         return await self._converse(socket, on_open, on_frame)
@@ -110,6 +114,23 @@ def socket_url(coordinator: str) -> str:
     parts = urlsplit(coordinator)
     scheme = "wss" if parts.scheme == "https" else "ws"
     return f"{scheme}://{parts.netloc}{parts.path.rstrip('/')}{PATH}"
+
+
+class _Problem(msgspec.Struct):
+    """All we want to know of a refusal's body."""
+
+    code: str = ""
+
+
+def _refused(refused: InvalidStatus) -> Lost:
+    reason = f"refused with status {refused.response.status_code}"
+    try:
+        code = msgspec.json.decode(refused.response.body, type=_Problem).code
+    except msgspec.MsgspecError:
+        code = ""
+    if code == ErrorCode.AUTH_MTLS_REQUIRED:
+        return Lost(LinkEnd.UNPROVEN, reason)
+    return Lost(_end(verdicts.of_refusal(refused)), reason)
 
 
 def _end(verdict: Verdict) -> LinkEnd:

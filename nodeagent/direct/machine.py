@@ -50,6 +50,7 @@ from nodeagent.direct.events import (
     Traits,
 )
 from nodeagent.direct.hand import Hand
+from nodeagent.direct.numbers import Numbers
 from nodeagent.direct.orders import Orders
 from nodeagent.direct.streams import Deliveries
 
@@ -85,6 +86,7 @@ class Session:
         self.resources: Resources = {}
         self.packages: list[InstalledPackage] = []
         self.drains = Drains()
+        self.numbers = Numbers()
         self.load = Measured(0.0, 0.0)
         self.heartbeat_s: float = HEARTBEAT_INTERVAL_S
         self._chance = chance
@@ -98,8 +100,6 @@ class Session:
         self._failures = 0
         self._superseded = 0
         self._missed = 0
-        self._beats = 0
-        self._degraded = 0
         self._numbers = 0
         self._wait_until = 0.0
         self._bound_at = 0.0
@@ -110,6 +110,7 @@ class Session:
     def handle(self, event: Event, now: float) -> list[Effect]:
         """What has to be done about `event`."""
         effects = [] if self.state is S.CLOSED else self._react(event, now)
+        self.numbers.watch(event, effects, now)
         return effects + self._flush(now)
 
     def wake_at(self) -> float | None:
@@ -191,6 +192,9 @@ class Session:
         self._superseded = self._superseded + 1 if was_taken else 0
         if event.end is LinkEnd.REFUSED:
             return self._quit(event.reason, ControlCode.AUTH_INVALID_TOKEN)
+        if event.end is LinkEnd.UNPROVEN:
+            code = ControlCode.AUTH_MTLS_REQUIRED
+            return self._quit(f"{_ENDS[code]}: {event.reason}", code)
         if self._superseded >= MAX_SUPERSEDED:
             return self._quit(event.reason, ControlCode.SESSION_SUPERSEDED)
         self._failures += 1
@@ -207,6 +211,7 @@ class Session:
         self.session_id = ack.session.session_id
         self.tenant = ack.session.tenant
         self.heartbeat_s = ack.session.heartbeat_interval_s
+        self.drains.agree(ack.session)
         self._move(S.REGISTERED)
         self._greet(
             said.register(
@@ -313,8 +318,8 @@ class Session:
             return [Disconnect("heartbeats are not answered")]
         self._missed += 1
         self._deliveries.drop(Heartbeat)
-        self._beats += 1
-        self._degraded += self.drains.is_pressed
+        self.numbers.heartbeats_sent += 1
+        self.numbers.heartbeats_degraded += self.drains.is_pressed
         beat = Heartbeat(
             healthy=not self.drains.is_pressed,
             state=self.state,
@@ -324,8 +329,8 @@ class Session:
             cpu_pct=self.load.cpu_pct,
             metrics={
                 "inflight_tasks": len(self.hand.dispatches),
-                "heartbeat_sent_total": self._beats,
-                "heartbeat_degraded_total": self._degraded,
+                "heartbeat_sent_total": self.numbers.heartbeats_sent,
+                "heartbeat_degraded_total": self.numbers.heartbeats_degraded,
             },
         )
         self._put(beat)

@@ -189,6 +189,7 @@ def _event(request: PkgInstall | PkgUninstall, op: str, status: str) -> PkgEvent
             "name": request.name,
             "version": request.version,
             "status": status,
+            "sha256": request.sha256 if isinstance(request, PkgInstall) else None,
         },
         PkgEvent,
     )

@@ -21,6 +21,7 @@ def handshake(traits: Traits, session_id: str | None) -> Handshake:
     return Handshake(
         worker_id=traits.worker_uuid,
         process_id=traits.process_uuid,
+        auth=traits.auth,
         session_id=session_id,
         software=traits.software,
     )

@@ -34,6 +34,7 @@ from nodeagent.errors import (
     TaskGone,
     WorkerRemoved,
 )
+from nodeagent.tls import ClientTls
 
 log = structlog.stdlib.get_logger(__name__)
 
@@ -55,10 +56,17 @@ class DirectSession:
     """One worker's session, from the first connection to the last."""
 
     def __init__(
-        self, coordinator: str, token: str, traits: ev.Traits, *, timestamp: Now | None = None
+        self,
+        coordinator: str,
+        token: str,
+        traits: ev.Traits,
+        *,
+        tls: ClientTls,
+        timestamp: Now | None = None,
     ) -> None:
         self._coordinator = coordinator
         self._token = token
+        self._tls = tls
         self._timestamp = timestamp or _utc_now
         self._sender = Sender(role="worker", id=traits.worker_id)
         self._link: Link | None = None
@@ -212,7 +220,7 @@ class DirectSession:
             self._timer = asyncio.get_running_loop().call_at(wake_at, self._handle, ev.Tick())
 
     async def _connect(self) -> None:
-        link = Link(self._coordinator, self._token)
+        link = Link(self._coordinator, self._token, self._tls)
 
         def opened() -> None:
             self._link = link

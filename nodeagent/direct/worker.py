@@ -23,6 +23,7 @@ from nodeagent.config import WorkerConfig
 from nodeagent.direct import pressure
 from nodeagent.direct.comm import DirectComm
 from nodeagent.direct.events import Traits
+from nodeagent.direct.exposition import serve
 from nodeagent.direct.node_run import NodeRunner
 from nodeagent.direct.nodes import DEFAULT, Handlers
 from nodeagent.direct.packages import Packages
@@ -125,12 +126,13 @@ class DirectWorker:
         self.departure = departure
         self.worker_uuid = enrolment.worker_uuid
         self._handlers = handlers
-        self._http = HttpComm(make_client(config.coordinator, enrolment.token))
+        tls = config.tls.open(config.coordinator)
+        self._http = HttpComm(make_client(config.coordinator, enrolment.token, tls))
         self._transfers = Transfers()
         self._loops: list[WorkerLoop] = []
         self._jobs: set[asyncio.Task[None]] = set()
         self.session = DirectSession(
-            config.coordinator, enrolment.token, _traits(config, enrolment, handlers)
+            config.coordinator, enrolment.token, _traits(config, enrolment, handlers), tls=tls
         )
         # Beside the lanes and swept like them: packages belong to an identity that ends with us.
         self._packages_home = uuid.uuid5(self.worker_uuid, "packages")
@@ -143,6 +145,7 @@ class DirectWorker:
         """Until asked to leave, or told to. Raises FatalError; no command runs afterwards."""
         try:
             async with contextlib.AsyncExitStack() as stack:
+                await stack.enter_async_context(serve(self.config.metrics_listen, self._page))
                 home = await self._open_workspace(stack, self._packages_home)
                 assert self._packages.root.parent == home.root
                 lanes = [await self._open_lane(stack, n) for n in range(self.config.concurrency)]
@@ -233,6 +236,10 @@ class DirectWorker:
         await self.departure.wait_asked()
         self.session.leave()
 
+    def _page(self) -> str:
+        machine = self.session.machine
+        return machine.numbers.page(inflight=len(machine.hand.dispatches))
+
     async def _measure_for_ever(self) -> None:
         while True:
             await asyncio.sleep(MEASURE_S)
@@ -268,5 +275,6 @@ def _traits(config: WorkerConfig, enrolment: Enrolment, handlers: Handlers) -> T
         node_types=node_types,
         max_parallel=config.concurrency,
         allow_packages=config.allow_packages,
+        auth=config.tls.auth,
         software=f"nodeagent {version('mitosis')}",
     )

@@ -52,7 +52,7 @@ async def enrol(config: WorkerConfig, kind: str | None = None) -> Enrolment:
 
     `kind` is said only if it is not the usual one: existing coordinators do not know the word.
     """
-    async with make_client(config.coordinator) as client:
+    async with make_client(config.coordinator, tls=config.tls.open(config.coordinator)) as client:
         credential = await _kept_credential(client, config)
         for _ in range(_TRIES):
             credential = credential or await _log_in(client, config)

@@ -10,6 +10,7 @@ import httpx2
 import msgspec
 
 from nodeagent.errors import CoordinatorUnavailable
+from nodeagent.tls import ClientTls
 
 T = TypeVar("T")
 
@@ -21,13 +22,19 @@ _NEVER_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _TRY_AGAIN = frozenset({408, 425, 429})
 
 
-def make_client(base_url: str = "", token: str | None = None) -> httpx2.AsyncClient:
+def make_client(
+    base_url: str = "", token: str | None = None, tls: ClientTls | None = None
+) -> httpx2.AsyncClient:
     """A client that follows no redirects: a token or a signed URL goes where we sent it."""
     headers = {"Accept-Encoding": "identity", "User-Agent": "mitosis-worker"}
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     return httpx2.AsyncClient(
-        base_url=base_url, headers=headers, timeout=_TIMEOUT, follow_redirects=False
+        base_url=base_url,
+        headers=headers,
+        timeout=_TIMEOUT,
+        follow_redirects=False,
+        verify=True if tls is None else tls.for_http,
     )
 
 

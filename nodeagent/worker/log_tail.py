@@ -32,6 +32,9 @@ class LogTail:
         self._offer = offer
         self._files = files
         self._offsets = dict.fromkeys(files, 0)
+        # Bytes of a piece that was sent and not answered. It is repeated as it was: the first one
+        # may still be on its way, and must not replace a longer one at the same place.
+        self._in_doubt: dict[str, int] = {}
         self._is_wanted = True
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -78,7 +81,7 @@ class LogTail:
         for stream, path in self._files.items():
             left = budget
             while left > 0 and self._is_wanted:
-                size = min(left, MAX_CHUNK_BYTES)
+                size = self._in_doubt.get(stream) or min(left, MAX_CHUNK_BYTES)
                 data = await run_blocking(_read_at, path, self._offsets[stream], size)
                 if not data or not await self._send(stream, data):
                     break
@@ -86,6 +89,7 @@ class LogTail:
 
     async def _send(self, stream: str, data: bytes) -> bool:
         chunk = LogChunk(stream, self._offsets[stream], data)
+        self._in_doubt[stream] = len(data)
         try:
             await self._comm.log_chunk(self._offer, chunk)
         except TransientError:
@@ -95,6 +99,7 @@ class LogTail:
             log.info("live_log.stopped", attempt_id=self._offer.attempt_id, error=str(error))
             self._is_wanted = False
             return False
+        del self._in_doubt[stream]
         self._offsets[stream] += len(data)
         return True
 

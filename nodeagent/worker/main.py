@@ -60,7 +60,8 @@ async def _live(config: WorkerConfig) -> None:
     log_to_file(config, enrolment)
     structlog.contextvars.bind_contextvars(worker_uuid=str(enrolment.worker_uuid))
     log.info("worker.registered", coordinator=config.coordinator, tags=list(config.tags))
-    comm = HttpComm(make_client(config.coordinator, enrolment.token))
+    tls = config.tls.open(config.coordinator)
+    comm = HttpComm(make_client(config.coordinator, enrolment.token, tls))
     try:
         await _work(config, enrolment, comm, departure)
     except WorkerRemoved:

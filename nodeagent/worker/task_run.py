@@ -189,6 +189,8 @@ class TaskRunner:
             log.warning("command.refused", error=str(error))
             if is_captured:
                 await run_blocking(_append, files["stderr"], f"mitosis: {error}\n")
+            if offer.live_logs:
+                await control.guard(tail.finish(), only_if_dropped=True)
             facts: Facts = {"refused": str(error)[:MAX_ERROR_MESSAGE_CHARS]}
             return _Verdict(Finish(), NEVER_RAN_STATUS, None, facts=facts)
         finally:

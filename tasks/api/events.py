@@ -1,8 +1,9 @@
 """What happened: one task as server-sent events, all of the caller's groups as pages of JSON.
 
 `node.state` says where a task stands, `node.result.delta` that there is more output to read, or
-brings the fragments of another channel themselves (`data.chunks`). The
-id of an event is the task's `seq`; a reader that comes back with `Last-Event-ID` misses nothing.
+brings the fragments of another channel themselves (`data.chunks`); both name a node's place in its
+chain (`middleware`), if it has one. The id of an event is the task's `seq`; a reader that comes
+back with `Last-Event-ID` misses nothing.
 """
 
 import re
@@ -17,6 +18,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from core.errors import InvalidInput
 from mitosis_protocol.timestamps import format_rfc3339
 from tasks.api.async_views import Caller
+from tasks.api.info import node_trace
 from tasks.enums import EventKind
 from tasks.event_stream import Frame, stream_response
 from tasks.live import Hints, watching
@@ -64,6 +66,8 @@ class TaskSource:
         self._task_uuid = task_uuid
         self._task_id = watched.task_id
         self._was_over = watched.is_over
+        trace = node_trace(watched.middleware)
+        self._trace = {} if trace is None else {"middleware": trace}
         self._seq = seq
         self._stack = AsyncExitStack()
         self._hints: Hints | None = None
@@ -80,7 +84,7 @@ class TaskSource:
         self._runners |= await uuids_of_runners(unknown)
         frames = [
             *(_output_frame(place, end) for place, end in output.items()),
-            *(_event_frame(event, self._runners) for event in events),
+            *(_event_frame(event, self._runners, self._trace) for event in events),
         ]
         if events:
             self._seq = events[-1].seq or self._seq
@@ -139,9 +143,9 @@ def event_body(event: Event, runners: Mapping[int, UUID]) -> dict[str, Any]:
     }
 
 
-def _event_frame(event: Event, runners: Mapping[int, UUID]) -> Frame:
+def _event_frame(event: Event, runners: Mapping[int, UUID], trace: Mapping[str, object]) -> Frame:
     name = OUTPUT if _is_delta(event) else STATE
-    return Frame(name, _encoder.encode(event_body(event, runners)), id=str(event.seq))
+    return Frame(name, _encoder.encode({**event_body(event, runners), **trace}), id=str(event.seq))
 
 
 def _is_delta(event: Event) -> bool:

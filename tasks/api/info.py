@@ -40,6 +40,15 @@ def artifact_infos(artifacts: Iterable[Artifact]) -> list[dict[str, object]]:
     ]
 
 
+def node_trace(stored: Mapping[str, object] | None) -> dict[str, object] | None:
+    """Where a node stands in its chain: a host names its middlewares, a middleware its host."""
+    if stored is None:
+        return None
+    if stored.get("chain_index") is None:
+        return {"middlewares": stored.get("middleware_chain", [])}
+    return {"host_node_id": stored.get("host_node_id"), "chain_index": stored["chain_index"]}
+
+
 def _common(task: Task) -> dict[str, object]:
     return {
         "uuid": str(task.uuid),
@@ -55,6 +64,7 @@ def _common(task: Task) -> dict[str, object]:
         "downstream_task_uuid": _text(task.downstream_task_uuid),
         "attempt": task.attempt,
         "failures": task.failures,
+        "middleware": node_trace(task.middleware),
     }
 
 

@@ -189,6 +189,11 @@ class ActiveTask(TaskColumns):
                 name="active_tasks_runner",
                 condition=Q(runner_id__isnull=False),
             ),
+            models.Index(
+                fields=["pinned_runner_id"],
+                name="active_tasks_pinned",
+                condition=Q(is_ready=True, pinned_runner_id__isnull=False),
+            ),
             models.Index(fields=["group", "id"], name="active_tasks_group"),
             models.Index(
                 fields=["suite_id", "id"],

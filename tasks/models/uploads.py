@@ -58,6 +58,8 @@ class Attachment(TimestampedModel):
     key = models.TextField()
     content_type = EnumCodeField(AttachmentContentType, default=AttachmentContentType.NOT_SET)
     size = models.BigIntegerField()
+    # Charged beyond `size`: a larger upload was announced, and its URL may still have been used.
+    reserved = models.BigIntegerField(default=0, db_default=0)
     sha256 = models.BinaryField(null=True, max_length=32)
 
     class Meta:
@@ -65,6 +67,7 @@ class Attachment(TimestampedModel):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["group", "key"], name="attachments_unique"),
             models.CheckConstraint(name="attachments_size", condition=Q(size__gte=0)),
+            models.CheckConstraint(name="attachments_reserved", condition=Q(reserved__gte=0)),
         ]
 
     @override

@@ -1,7 +1,8 @@
 """Files of a group: upload URLs that charge its storage, download URLs, deletion.
 
 Called by the API of tasks (users) and by resource resolution for runners. Charged when the URL is
-issued; a second upload of the same key charges only what it is larger by.
+issued; a second upload of the same key charges only what it is larger by. One that is smaller
+gives the difference back once no earlier URL can bring the larger content again.
 """
 
 from collections.abc import Collection, Iterable
@@ -43,11 +44,15 @@ def issue_attachment_upload(
         row = Attachment.objects.select_for_update().filter(pk=made.pk).first()
         if row is None:
             raise Conflict("The attachment was deleted at the same time; ask again")
-        growth = max(0, size - row.size)
-        row.size = max(size, row.size)
+        charged = row.size + row.reserved
+        is_settled = row.updated_at <= clock.now() - DELETE_AFTER
+        to_charge = size if is_settled else max(size, charged)
+        row.size = size
+        row.reserved = to_charge - size
         row.sha256 = sha256  # of the new content; an old sum would be a lie
-        row.save(update_fields=["size", "sha256", "updated_at"])
-        charge_storage(group_id=group.pk, delta=growth)
+        row.save(update_fields=["size", "reserved", "sha256", "updated_at"])
+        charge_storage(group_id=group.pk, delta=max(0, to_charge - charged))
+        refund_storage(group_id=group.pk, delta=max(0, charged - to_charge))
     url = get_storage().upload_url(Bucket.ATTACHMENTS, object_key, size=size)
     return IssuedUpload(url=url, exists=not is_new)
 
@@ -108,5 +113,5 @@ def _delete_batch(group: Group, ids: Collection[int], *, young: bool) -> set[str
         keys = [attachment_key(group.name, row.key) for row in found]
         get_storage().delete(Bucket.ATTACHMENTS, keys)
         Attachment.objects.filter(pk__in=[row.pk for row in found]).delete()
-        refund_storage(group_id=group.pk, delta=sum(row.size for row in found))
+        refund_storage(group_id=group.pk, delta=sum(row.size + row.reserved for row in found))
     return {row.key for row in found}

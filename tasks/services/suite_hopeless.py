@@ -14,7 +14,8 @@ from tasks.statements import Statement
 
 log = structlog.get_logger(__name__)
 
-_END_HOPELESS: Final = Statement(SettleRow, "suite/hopeless", "settle/tail")
+_END_HOPELESS: Final = Statement(SettleRow, "suite/hopeless", "settle/end_failed", "settle/tail")
+_REASON: Final = "every manager that may run it has given it up"
 # Given-up tasks of one look; the next sweep sees the rest, oldest first.
 LOOKED_AT_PER_TASK: Final = 10
 
@@ -25,7 +26,11 @@ def end_hopeless(*, max_tasks: int) -> int:
         if not is_ours:
             return 0
         rows = _END_HOPELESS.fetch_sync(
-            {"max_tasks": max_tasks, "max_looked_at": LOOKED_AT_PER_TASK * max_tasks}
+            {
+                "max_tasks": max_tasks,
+                "max_looked_at": LOOKED_AT_PER_TASK * max_tasks,
+                "reason": _REASON,
+            }
         )
     ended = [row for row in rows if row.answer == "end"]
     if ended:

@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import psycopg
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e import schema_worker
 from tests.e2e.cluster import Cluster
@@ -21,14 +23,14 @@ POLICY = (
     "retry_backoff_s=0.2"
 )
 COMMAND = ("command",)
+METRICS_TOKEN = "scrape-scrape-scrape-scrape-scrape"
 
 
 def live_cluster(
     services: TestServices, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
-    with Cluster(
-        tmp_path_factory.mktemp("control"), environment={"MITOSIS_POLICY": POLICY}
-    ) as running:
+    environment = {"MITOSIS_POLICY": POLICY, "METRICS_TOKEN": METRICS_TOKEN}
+    with Cluster(tmp_path_factory.mktemp("control"), environment=environment) as running:
         yield running
 
 
@@ -79,6 +81,21 @@ class Lab:
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.live.database_url) as connection:
             return connection.execute(sql.encode(), values).fetchall()
+
+    def counted(self, name: str, **labels: str | None) -> float:
+        """One number of `/metrics`, this tenant's unless it has none (`tenant=None`)."""
+        page = httpx2.get(
+            f"{self.live.url}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"}
+        )
+        assert page.status_code == 200, page.text
+        asked = {"tenant": self.user.name, **labels}
+        wanted = {label: value for label, value in asked.items() if value is not None}
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(page.text)
+            for sample in family.samples
+            if sample.name == name and wanted.items() <= sample.labels.items()
+        )
 
     def runs_of(self, uuid: str) -> int:
         return int(self.info(uuid)["attempt"])

@@ -108,20 +108,12 @@ class ProxiedCluster(Cluster):
             f"server coordinator-{number}:5000": f"server {LOOPBACK}:{port}"
             for number, port in enumerate(self._ports, start=1)
         }
-        text = fill(
-            DOCKER / "nginx/mitosis.conf",
-            {
-                **changes,
-                "listen 443 ssl;": f"listen {LOOPBACK}:{self._nginx};",
-                "    ssl_certificate     /etc/nginx/tls/fullchain.pem;\n": "",
-                "    ssl_certificate_key /etc/nginx/tls/privkey.pem;\n": "",
-            },
-        )
-        _write(place / "mitosis.conf", text)
-        # Its workers would otherwise be a user that cannot pass through a test's directories.
-        user = "user root;" if os.geteuid() == 0 else ""
-        _write(place / "nginx.conf", NGINX.format(root=place, user=user))
-        self._run("nginx", "-e", "stderr", "-c", str(place / "nginx.conf"))
+        changes |= {
+            "listen 443 ssl;": f"listen {LOOPBACK}:{self._nginx};",
+            "    ssl_certificate     /etc/nginx/tls/fullchain.pem;\n": "",
+            "    ssl_certificate_key /etc/nginx/tls/privkey.pem;\n": "",
+        }
+        self._run("nginx", *nginx_arguments(place, changes))
         child = self._children["nginx"]
         wait_until(lambda: http_status(self._nginx, "/readyz") == 200, child=child, timeout_s=30)
 
@@ -147,6 +139,15 @@ def fill(example: Path, changes: Mapping[str, str]) -> str:
         assert text.count(old) == 1, (example.name, old)
         text = text.replace(old, new)
     return text
+
+
+def nginx_arguments(place: Path, changes: Mapping[str, str]) -> tuple[str, ...]:
+    """For nginx with the example of docker/, changed and below `place`."""
+    _write(place / "mitosis.conf", fill(DOCKER / "nginx/mitosis.conf", changes))
+    # Its workers would otherwise be a user that cannot pass through a test's directories.
+    user = "user root;" if os.geteuid() == 0 else ""
+    _write(place / "nginx.conf", NGINX.format(root=place, user=user))
+    return "-e", "stderr", "-c", str(place / "nginx.conf")
 
 
 def _write(path: Path, text: str, owner: ServiceUser | None = None) -> None:

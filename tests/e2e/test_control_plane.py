@@ -4,7 +4,6 @@ One cluster for the file; every test has a user, and so a tenant, of its own (co
 """
 
 import asyncio
-import hashlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import websockets
 from tests.e2e import schema_worker
 from tests.e2e.control_lab import Lab, admin_user, lab_of_one, live_cluster
 from tests.e2e.schema_worker import Frame
-from tests.integration.tasks.live_client import LiveUser
+from tests.integration.tasks.live_client import LiveUser, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -276,6 +275,26 @@ async def test_after_a_lost_lease_the_late_result_is_stale_and_counts_for_nothin
     assert (ended["outcome"], ended["attempt"], ended["failures"]) == ("succeeded", 2, 1)
 
 
+async def test_a_late_result_counts_when_nobody_was_given_the_task_since(lab: Lab):
+    """The lease ran out and the task went back to the queue; its worker comes back with it."""
+    enrolled = lab.enrol()
+    async with lab.worker(("rare",), enrolled=enrolled) as worker:
+        uuid = lab.user.submit(task_spec={"args": [], "node": {"type": "rare"}})
+        dispatch = await worker.next("cmd.dispatch")
+        await worker.stop_beating()
+        assert code_of(await worker.next("error", 60)) == "E.TIMEOUT"
+    state = "SELECT runner_id FROM active_tasks WHERE uuid = %s"
+    await in_thread(eventually, lambda: lab.query(state, uuid) == [(None,)], within_s=60)
+    token, worker_id = enrolled
+    async with schema_worker.session(lab.live.url, token, lab.user.name, worker_id) as worker:
+        await worker.handshake()
+        held = [{"task_id": dispatch["payload"]["task_id"]}]
+        answer = await worker.register(("rare",), inventory=held)
+        assert answer["payload"]["held"]["adopted"] == [dispatch["payload"]["task_id"]]
+        assert (await worker.result(dispatch))["payload"]["answer"] == "ok"
+    assert (lab.ends(uuid)["outcome"], lab.runs_of(uuid)) == ("succeeded", 1)
+
+
 # --- who gets what --------------------------------------------------------------------------
 
 
@@ -444,26 +463,3 @@ async def test_feedback_reaches_watchers_while_the_task_runs(lab: Lab):
             assert any(delta.get("available") == 4 for delta in deltas)
         assert lab.user.http.get(f"/tasks/{uuid}/logs?stream=stdout").content == b"out\n"
         await worker.result(dispatch, seq=2)
-
-
-async def test_packages_are_ordered_by_admins_and_answered_by_events(lab: Lab):
-    enrolled = lab.enrol()
-    allow = {"capabilities": {"allow_packages": True}}
-    async with lab.worker(enrolled=enrolled, **allow) as worker:
-        key = {"key": "tool.tar", "content_length": 3, "sha256": hashlib.sha256(b"abc").hexdigest()}
-        lab.user.post(f"/groups/{lab.user.name}/attachments", key)
-        order = {"name": "tool", "version": "1", "attachment_key": "tool.tar"}
-        made = lab.user.post(f"/workers/{enrolled[1]}/packages", order, 202)
-        install = (await worker.next("pkg.install"))["payload"]
-        assert (install["op_id"], install["sha256"]) == (made["op_id"], key["sha256"])
-        event = {
-            "op_id": made["op_id"], "op": "install", "name": "tool", "version": "1",
-            "status": "installed",
-        }  # fmt: skip
-        assert (await worker.ask("pkg.event", event))["type"] == "ack"
-    [(_, ordered)] = lab.audit("package.install")
-    [(outcome, told)] = lab.audit("package.install.installed")
-    assert (ordered["corr"], told["corr"], outcome) == (made["op_id"], made["op_id"], "ok")
-    async with lab.worker(enrolled=enrolled):
-        refused = lab.user.http.post(f"/workers/{enrolled[1]}/packages", json=order)
-        assert (refused.status_code, "allow-packages" in refused.text) == (400, True)

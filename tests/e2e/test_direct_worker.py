@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from mitosis_stack.ports import pick_free
 from mitosis_stack.process import Child
 from tests.e2e.cluster import Cluster
 from tests.integration.workers.live_user import SHORT_LEASE, LiveUser, eventually, worker_program
@@ -69,9 +70,14 @@ def direct_worker(user: LiveUser, name: str, *flags: str) -> Iterator[Child]:
 
 
 @pytest.fixture(scope="module")
-def _worker(user: LiveUser) -> Iterator[None]:
+def metrics_port() -> int:
+    return pick_free(["metrics"], {})["metrics"]
+
+
+@pytest.fixture(scope="module")
+def _worker(user: LiveUser, metrics_port: int) -> Iterator[None]:
     flags = ("--concurrency", "3", "--handlers", "my_handlers", "--allow-packages")
-    with direct_worker(user, "direct", *flags):
+    with direct_worker(user, "direct", *flags, "--metrics-listen", f"127.0.0.1:{metrics_port}"):
         yield
 
 
@@ -136,6 +142,18 @@ def test_a_handler_task_gives_feedback_outputs_and_an_artifact(user: LiveUser):
 
 
 @pytest.mark.usefixtures("_worker")
+def test_a_worker_shows_its_numbers(user: LiveUser, metrics_port: int):
+    uuid = submit_node(user, "text.count", text="x")
+    assert user.ended(uuid, within_s=60)["outcome"] == "succeeded"
+    page = httpx2.get(f"http://127.0.0.1:{metrics_port}/metrics").text
+    assert re.search(r"^inflight_tasks \d", page, re.MULTILINE)
+    assert re.search(r"^heartbeat_sent_total [1-9]", page, re.MULTILINE)
+    assert re.search(r"^heartbeat_degraded_total \d", page, re.MULTILINE)
+    bucket = r'^task_duration_ms_bucket\{node_type="text.count",le="\+Inf"\} [1-9]'
+    assert re.search(bucket, page, re.MULTILINE), page
+
+
+@pytest.mark.usefixtures("_worker")
 def test_a_package_reaches_a_worker_that_allows_it(user: LiveUser):
     worker = user.ended(submit_node(user, "text.count", text="x"))["reporter_uuid"]
     packed = io.BytesIO()
@@ -154,6 +172,13 @@ def test_a_package_reaches_a_worker_that_allows_it(user: LiveUser):
     assert user.http.post(f"/workers/{worker}/packages", json=order).status_code == 202
     assert user.ended(uuid)["outcome"] == "succeeded"
     assert user.archive(uuid, "result") == {"result/weights": b"123"}
+    # What was just installed is known, and can be removed in the same session.
+    listed = eventually(lambda: user.call("GET", f"/workers/{worker}/packages")["packages"])
+    assert listed == [{"name": "models", "version": "1.0", "sha256": digest}]
+    removal = user.http.delete(f"/workers/{worker}/packages/models")
+    assert removal.status_code == 202, removal.text
+    eventually(lambda: user.call("GET", f"/workers/{worker}/packages")["packages"] == [])
+    assert not list(user.cluster.root.glob("direct/cache/**/models/1.0"))
 
 
 @pytest.mark.usefixtures("_worker")

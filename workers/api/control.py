@@ -33,6 +33,9 @@ from workers.selectors_resources import list_resources
 from workers.services.attributes import release_from_quarantine
 from workers.services.packages import order_install, order_uninstall
 
+VERSION = OpenApiParameter(
+    "version", OpenApiTypes.STR, description="Needed where the worker has several."
+)
 PACKAGE = OpenApiParameter("name", OpenApiTypes.STR, OpenApiParameter.PATH)
 
 
@@ -175,12 +178,18 @@ class PackageView(UserView):
         answer=PackageOrderAnswer,
         status=202,
         problems=(404, 409),
-        parameters=[WORKER_UUID, PACKAGE],
+        parameters=[WORKER_UUID, PACKAGE, VERSION],
     )
     def delete(self, request: Request, worker_uuid: str, name: str) -> Response:
         worker = _connected(request, worker_uuid)
         op_id = uuid4()
-        order_uninstall(actor=current_actor(request), worker=worker, op_id=op_id, name=name)
+        order_uninstall(
+            actor=current_actor(request),
+            worker=worker,
+            op_id=op_id,
+            name=name,
+            version=request.query_params.get("version"),
+        )
         return Response({"op_id": str(op_id)}, status=202)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import msgspec
 import structlog
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -32,6 +33,7 @@ from core.problem import domain_problem, problem
 from mitosis_protocol.enums import TokenKind
 from mitosis_protocol.errors import ErrorCode
 from runners.authentication import authenticate_bearer
+from workers.services.certificates import check_certificate
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,7 +133,11 @@ async def _identify(request: HttpRequest, handler: Handler[...]) -> Identity:
     except AuthenticationFailed:
         if handler not in _TAKE_DIRECT:
             raise
-        return await authenticate_bearer(header, TokenKind.DIRECT)
+        identity = await authenticate_bearer(header, TokenKind.DIRECT)
+    if settings.MTLS_HEADER:
+        shown = request.headers.get(settings.MTLS_HEADER)
+        await check_certificate(identity, [] if shown is None else [shown])
+    return identity
 
 
 async def persist(operation: Callable[[], Awaitable[T]]) -> T:

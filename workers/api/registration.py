@@ -29,6 +29,7 @@ from workers.api.bodies import (
 )
 from workers.api.info import worker_infos
 from workers.selectors import WorkerFilter, access_worker, list_group_workers
+from workers.services.certificates import certificate_to_bind
 from workers.services.registration import NewWorker, register_worker
 
 KINDS = {"independent": RunnerKind.INDEPENDENT, "direct": RunnerKind.DIRECT}
@@ -87,6 +88,7 @@ class RegisterView(UserView):
             # A direct worker's socket renews the lease as a manager's does.
             lease_ttl_s=settings.MITOSIS.lease_ttl_s if is_direct else lease_ttl_s(request),
             token_lifetime_s=token_lifetime_s(body.get("lifetime")),
+            certificate=_certificate(request) if is_direct else None,
         )
         worker = register_worker(actor=current_actor(request), owner=current_user(request), new=new)
         pending = [
@@ -160,6 +162,10 @@ def worker_filter(
 def _roles(runner_id: int, consent: ConsentState) -> dict[str, str]:
     roles = list_group_roles(runner_id, consent=consent)
     return {name: role.value for name, role in roles.items()}
+
+
+def _certificate(request: Request) -> str | None:
+    return certificate_to_bind(request.headers.get(settings.MTLS_HEADER))
 
 
 def token_lifetime_s(text: str | None) -> float:

@@ -27,6 +27,7 @@ from tasks.services.artifacts import issue_attempt_upload
 from tasks.services.report import commit_report, finish, settle, submit_downstream
 from workers.api.endpoint import answer, in_thread, persist, read_json, takes_direct
 from workers.api.leaving import end_leaving
+from workers.api.output import written
 from workers.api.wire import CommitBody, ReportBody, SubmitBody, UploadBody, submission_id
 
 Operation = Callable[[], Awaitable[str | None]]
@@ -79,6 +80,7 @@ async def _commit(identity: Identity, attempt_id: int, body: CommitBody) -> None
         exit_status=body.exit_status,
         msg=body.msg,
     )
+    await written(identity.id)
     [settled] = await settle([said])
     if settled.answer is ReportAnswer.INVALID:
         raise _not_assigned()

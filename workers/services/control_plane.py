@@ -16,7 +16,12 @@ from accounts.actors import SYSTEM
 from accounts.services.audit import arecord
 from core.errors import DomainError, PermissionDenied, Superseded
 from core.pg import get_pool, load_sql
-from mitosis_protocol.control_payloads import Register
+from mitosis_protocol.control_payloads import (
+    MAX_PACKAGES_OF_WORKER,
+    InstalledPackage,
+    PkgEvent,
+    Register,
+)
 from mitosis_protocol.enums import DesiredState
 from mitosis_protocol.errors import ErrorCode
 from mitosis_protocol.node_calls import WorkerResource, node_tag
@@ -26,6 +31,7 @@ log = structlog.get_logger(__name__)
 _MEET: Final = load_sql("workers", "control_meet")
 _PROCESS: Final = load_sql("workers", "control_process")
 _REGISTER: Final = load_sql("workers", "control_register")
+_PACKAGE: Final = load_sql("workers", "control_package")
 _RESOURCES: Final = load_sql("workers", "control_resources")
 _FORGET: Final = load_sql("workers", "control_forget_resources")
 _WISH: Final = load_sql("workers", "control_wish")
@@ -39,6 +45,8 @@ class Tenant:
     group_id: int
     name: str
     has_consented: bool
+    drain_mem_pct: float | None = None  # None: the policy's
+    drain_disk_pct: float | None = None
 
 
 async def read_tenant(runner_id: int) -> Tenant:
@@ -46,8 +54,7 @@ async def read_tenant(runner_id: int) -> Tenant:
     rows = await get_pool().fetch(_MEET, {"runner_id": runner_id})
     if not rows:
         raise PermissionDenied("this worker serves no group on the control plane")
-    [(group_id, name, has_consented)] = rows
-    return Tenant(group_id, name, has_consented)
+    return Tenant(*rows[0])
 
 
 async def note_process(*, runner_id: int, session_epoch: int, process_id: uuid.UUID) -> None:
@@ -84,6 +91,24 @@ async def note_register(*, runner_id: int, session_epoch: int, said: Register) -
         await conn.execute(_FORGET, {"runner_id": runner_id, "kept": kept})
         if said.resources:
             await conn.execute(_RESOURCES, _resources(runner_id, said.resources, None))
+
+
+async def note_package(*, runner_id: int, session_epoch: int, said: PkgEvent) -> None:
+    """Keep what an install or uninstall changed. Raises Superseded."""
+    if said.status not in ("installed", "removed"):
+        return
+    here = InstalledPackage(name=said.name, version=said.version, sha256=said.sha256)
+    is_here = said.status == "installed"
+    parameters = {
+        "runner_id": runner_id,
+        "session_epoch": session_epoch,
+        "name": said.name,
+        "version": said.version,
+        "installed": msgspec.json.encode(here).decode() if is_here else None,
+        "most": MAX_PACKAGES_OF_WORKER,
+    }
+    if await get_pool().execute(_PACKAGE, parameters) != 1:
+        raise Superseded("a newer session of this worker took over")
 
 
 async def note_resources(

@@ -33,12 +33,20 @@ def order_install(*, actor: Actor, worker: Worker, op_id: UUID, package: Mapping
     _send(actor, worker, "install", Install(order=order), order)
 
 
-def order_uninstall(*, actor: Actor, worker: Worker, op_id: UUID, name: str) -> None:
-    """Raises NotFound for a package the worker did not name."""
-    known = {one["name"]: one for one in (worker.capabilities or {}).get("packages", [])}
-    if name not in known:
+def order_uninstall(
+    *, actor: Actor, worker: Worker, op_id: UUID, name: str, version: str | None
+) -> None:
+    """Raises NotFound for a package the worker did not name, InvalidInput where one has to be
+    chosen among several versions.
+    """
+    packages = (worker.capabilities or {}).get("packages", [])
+    versions = [one["version"] for one in packages if one["name"] == name]
+    if not versions or (version is not None and version not in versions):
         raise NotFound("The worker has no such package")
-    order = _checked({**known[name], "op_id": op_id}, PkgUninstall)
+    if version is None and len(versions) > 1:
+        raise InvalidInput(f"version: the worker has {', '.join(sorted(versions))}")
+    chosen = {"name": name, "version": version or versions[0], "op_id": op_id}
+    order = _checked(chosen, PkgUninstall)
     _send(actor, worker, "uninstall", Uninstall(order=order), order)
 
 

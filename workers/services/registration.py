@@ -34,6 +34,7 @@ class NewWorker:
     groups: Collection[str]
     lease_ttl_s: float
     token_lifetime_s: float
+    certificate: str | None = None  # of a direct worker, which has to show it from then on
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,12 @@ def register_worker(*, actor: Actor, owner: User, new: NewWorker) -> RegisteredW
             labels=new.labels,
             lease=timedelta(seconds=new.lease_ttl_s),
         )
-        Worker.objects.create(runner=runner, lease_ttl_s=new.lease_ttl_s, tenant=tenant)
+        Worker.objects.create(
+            runner=runner,
+            lease_ttl_s=new.lease_ttl_s,
+            tenant=tenant,
+            certificate=new.certificate,
+        )
         consents = put_group_roles(actor=actor, asked_by=owner, runner=runner, roles=roles)
     token = wrap(issue_runner_token(runner, lifetime_s=new.token_lifetime_s))
     return RegisteredWorker(runner=runner, token=token, consents=consents)

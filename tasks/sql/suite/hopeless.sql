@@ -1,4 +1,4 @@
--- Tasks that every manager who could run them has given up, part 1 of 2. Followed by settle/tail.sql.
+-- Tasks that every manager who could run them has given up, part 1 of 3. Followed by settle/end_failed.sql and settle/tail.sql.
 -- They end as failed, so that the suite can complete. A suite without any eligible manager waits instead: that is not the
 -- tasks' fault. Relies on: active_tasks_excluded, task_suite_managers_unique, group_runners_unique. Called by:
 -- tasks.services.suite_hopeless.
@@ -35,15 +35,4 @@ hit AS MATERIALIZED (
         LIMIT %(max_tasks)s::int
         FOR UPDATE OF t SKIP LOCKED
     ) n
-),
-item AS MATERIALIZED (SELECT h.ord, NULL::text AS refusal FROM hit h),
-verdict AS MATERIALIZED (
-    SELECT h.ord, h.task_id, h.uuid, h.suite_id, h.dependents, h.started_at, h.failures, 'end' AS action,
-        1::smallint AS outcome, NULL::int AS exit_status, NULL::smallint AS msg,
-        'every manager that may run it has given it up' AS reason, NULL::text AS result,
-        -- A lost attempt is closed for good: its late report must not find a task any more.
-        CASE WHEN h.lost_runner_id IS NOT NULL THEN h.attempt_id END AS attempt_id,
-        NULL::bigint AS reporter_id, NULL::uuid AS op_id, NULL::int AS worker_id, 4::smallint AS ending,
-        0 AS charge, 0::float8 AS delay_s, false AS is_lost, false AS is_excluded, false AS is_crash, false AS is_oom
-    FROM hit h
 ),

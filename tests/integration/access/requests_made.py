@@ -128,6 +128,8 @@ def _accounts() -> Iterator[Row]:
     yield Row("POST", "admin-shutdown", "/admin/shutdown", {"secret": "wrong"}, barred=403)
     yield Row("POST", "groups", "/groups", {"group_name": ""})
     yield Row("GET", "group", "/groups/{group}")
+    limits = {"mem_pct": None, "disk_pct": None}
+    yield Row("PUT", "group-drain-limits", "/groups/{group}/drain-limits", limits)
     yield Row("PUT", "group-users", "/groups/{group}/users", {"relations": {"eve2": "Read"}})
     yield Row("DELETE", "group-users", "/groups/{group}/users?users=eve2")
     removed = {"users": ["eve2"]}

@@ -74,6 +74,7 @@ def test_group_info_for_an_admin(ada: Api, lab: Group) -> None:
         "storage_quota": 16_000_000_000,
         "storage_used": 0,
         "priority_ceiling": None,
+        "drain_limits": {"mem_pct": None, "disk_pct": None},
         "worker_count": 0,
         "users_in_group": {"ada": "Admin"},
     }

@@ -96,9 +96,27 @@ def test_growth_is_charged_and_the_quota_holds(ada: Caller) -> None:
     assert used() == 80
     body = {"key": "k", "content_length": 101}
     refused(ada.call("POST", "/groups/ada/attachments", body), 403, "quota")
-    assert (used(), Attachment.objects.get().size) == (80, 80)
+    assert (used(), Attachment.objects.get().size) == (80, 20)
     assert ask(ada, "k", 100)["exist"] is True
     assert used() == 100
+
+
+def test_a_smaller_replacement_is_what_is_downloaded(ada: Caller) -> None:
+    """Its size is the content's; the charge follows when the larger URL cannot be used again."""
+    upload(ada, "k", b"0123456789")
+    upload(ada, "k", b"abc")
+    found = ok(ada.call("GET", "/groups/ada/download/attachments/k"))
+    assert (get(found["url"]), found["size"], used()) == (b"abc", 3, 10)
+    upload(ada, "k", b"abcd")
+    assert used() == 10
+    with later(hours=2):
+        upload(ada, "k", b"ab")
+        assert used() == 2
+    upload(ada, "gone", b"0123456789")
+    upload(ada, "gone", b"1")
+    with later(hours=2):
+        assert ada.call("DELETE", "/groups/ada/attachments/gone").status_code == 200
+    assert used() == 2
 
 
 def test_a_checksum_is_kept_until_the_content_changes(ada: Caller) -> None:
@@ -235,4 +253,5 @@ def test_the_same_key_many_times_at_once_is_charged_once(
     for thread in threads:
         thread.join()
     assert sorted(answers) == [False] + [True] * 5
-    assert used() == 60 == Attachment.objects.get().size
+    row = Attachment.objects.get()
+    assert used() == 60 == row.size + row.reserved

@@ -7,10 +7,13 @@ import pytest
 from django.db import connection
 
 from core.errors import InvalidInput
+from mitosis_protocol.enums import Outcome
 from mitosis_protocol.node_calls import NodeCall, node_tag
 from mitosis_protocol.specs import TaskSpec
+from tasks.models import ActiveTask, ArchivedTask
 from tasks.new_task import NewTask, refuse_node_call, row_of
 from tasks.rows import ClaimRequest
+from tasks.services.unreachable import end_unreachable
 from tests.property.lab import Lab, lab_fixture
 from workers.models import AffinityOwner, Worker
 
@@ -104,3 +107,24 @@ def test_a_node_call_gets_its_tag_however_it_is_submitted(lab: Lab):
     assert row_of(task, uuid.uuid4())["tags"] == ["gpu", "node:model"]
     with pytest.raises(InvalidInput, match="suites"):
         refuse_node_call(spec)
+
+
+def test_a_pinned_task_ends_when_its_runner_refused_it_or_left(lab: Lab):
+    """Any other task goes on waiting, and so does one whose runner may come back."""
+    here, gone, silent = (direct(lab, "command") for _ in range(3))
+    refused, orphan, waiting = (
+        lab.submit_one(pinned_runner_id=runner) for runner in (here, gone, silent)
+    )
+    free = lab.submit_one()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE runners SET revoked_at = now() WHERE id = %s", [gone])
+        cursor.execute(
+            "UPDATE active_tasks SET excluded_runner_ids = ARRAY[%s]::bigint[] WHERE id = ANY (%s)",
+            [here, [refused, free]],
+        )
+        cursor.execute("UPDATE runner_leases SET expires_at = now() WHERE runner_id = %s", [silent])
+    assert end_unreachable(max_tasks=10) == 2
+    assert end_unreachable(max_tasks=10) == 0
+    ended = ArchivedTask.objects.filter(id__in=[refused, orphan])
+    assert {row.outcome for row in ended} == {Outcome.FAILED}
+    assert set(ActiveTask.objects.values_list("id", flat=True)) >= {waiting, free}

@@ -1,14 +1,16 @@
 """Sockets of direct workers without a network: certificates, and what an HTTP route takes."""
 
 import json
+import logging
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from pytest_django import Settings
+from structlog.testing import capture_logs
 
 from managers.services.session_threads import in_thread
-from mitosis_protocol.control_payloads import Handshake, Payload
+from mitosis_protocol.control_payloads import Drain, Handshake, Payload
 from mitosis_protocol.control_plane import Sender, Stamp, seal
 from mitosis_protocol.enums import RunnerKind
 from tests.integration.suites.campaign import make_user
@@ -24,9 +26,11 @@ HEADER = "X-Client-Name"
 class Direct:
     """A registered direct worker and its first frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificate: str | None = None) -> None:
         self.user = make_user(f"ada{uuid4().hex[:8]}")
-        self.worker: RegisteredWorker = new_worker(self.user, kind=RunnerKind.DIRECT)
+        self.worker: RegisteredWorker = new_worker(
+            self.user, kind=RunnerKind.DIRECT, certificate=certificate
+        )
         self.uuid = str(self.worker.runner.uuid)
 
     def knock(self, **headers: str) -> FakeServer:
@@ -57,6 +61,36 @@ async def test_without_a_header_configured_a_token_is_enough():
 
 
 @pytest.mark.usefixtures("_process")
+async def test_every_frame_is_in_the_log_with_its_names_and_without_its_content(
+    caplog: pytest.LogCaptureFixture,
+):
+    caplog.set_level(logging.DEBUG, logger="websocket")
+    direct = await in_thread(Direct)
+    server = direct.knock()
+    await server.next()
+    with capture_logs() as logs:
+        server.give_text(direct.handshake(software="canary"))
+        answer = await server.answer()
+        server.give_text(direct.frame(Drain(reason="canary")))
+        assert (await server.answer())["payload"]["code"] == "E.CMD.UNKNOWN"
+    said = [line for line in logs if line["event"].startswith("worker.")]
+    assert [(line["event"], line["type"], line["code"]) for line in said] == [
+        ("worker.heard", "handshake", None),
+        ("worker.told", "ack", None),
+        ("worker.heard", "cmd.drain", None),
+        ("worker.told", "error", "E.CMD.UNKNOWN"),
+        ("worker.refused", "cmd.drain", "E.CMD.UNKNOWN"),
+    ]
+    names = {(line["tenant"], line["sender.id"]) for line in said}
+    assert names == {(direct.user.username, direct.uuid)}
+    assert said[1]["id"] == answer["id"]
+    assert all({"id", "corr", "seq"} <= line.keys() for line in said)
+    assert "canary" not in str(said)
+    server.leave()
+    await server.task
+
+
+@pytest.mark.usefixtures("_process")
 async def test_with_one_configured_the_certificate_has_to_be_the_tokens_own(settings: Settings):
     settings.MTLS_HEADER = HEADER
     direct = await in_thread(Direct)
@@ -70,6 +104,21 @@ async def test_with_one_configured_the_certificate_has_to_be_the_tokens_own(sett
     assert (await server.next())["type"] == "websocket.accept"
     server.give_text(direct.handshake(auth="mtls"))
     assert (await server.answer())["type"] == "ack"
+    server.leave()
+    await server.task
+
+
+@pytest.mark.usefixtures("_process")
+async def test_a_certificate_shown_at_the_registration_is_the_one_to_show(settings: Settings):
+    settings.MTLS_HEADER = HEADER
+    direct = await in_thread(Direct, "ab12")
+    for headers in ({}, {HEADER: direct.uuid}, {HEADER: "ab13"}):
+        server = direct.knock(**headers)
+        assert (await server.next())["status"] == 401
+        await server.next()
+        await server.task
+    server = direct.knock(**{HEADER: "ab12"})
+    assert (await server.next())["type"] == "websocket.accept"
     server.leave()
     await server.task
 

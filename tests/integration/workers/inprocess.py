@@ -65,6 +65,11 @@ class Site:
 
         return self.run(all_of_them())
 
+    async def abandon(self, method: str, path: str, *, after_s: float, **options: Any) -> None:
+        """A caller that hangs up in the middle. Raises TimeoutError when it did."""
+        async with asyncio.timeout(after_s):
+            await self._client.request(method, path, **options)
+
     async def _open(self, dsn: str) -> httpx2.AsyncClient:
         await open_pool(dsn)
         transport = httpx2.ASGITransport(app=get_asgi_application())

@@ -1,6 +1,9 @@
 """What a worker may read and write beside reports: archives, files, watched tasks, live output."""
 
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import quote
 
 import httpx2
@@ -14,6 +17,7 @@ from tasks.selectors import get_task
 from tasks.services.artifacts import issue_task_upload
 from tasks.services.attachments import issue_attachment_upload
 from tasks.services.logs import LogStream, read_log
+from tasks.storage import get_storage
 from tests.integration.workers.inprocess import Site, WorkerSide
 from tests.integration.workers.people import new_group, new_task, new_user, new_worker
 
@@ -131,6 +135,50 @@ def test_output_is_kept_under_the_attempt_in_hand(owner: User, worker: WorkerSid
         assert (answer.status_code, answer.content) == (200, b"null")
     part = read_log(ref.uuid, 1, LogStream.STDOUT, offset=0, skip_gaps=False)
     assert part.data == b"hello world\xff"
+
+
+class SlowStore:
+    """The store of the process, whose puts wait until they may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_asked, self.may_go_on = threading.Event(), threading.Event()
+        kind = type(get_storage())
+        real_put = kind.put
+
+        def put(store: Any, *args: Any) -> None:
+            self.is_asked.set()
+            assert self.may_go_on.wait(20)
+            real_put(store, *args)
+
+        monkeypatch.setattr(kind, "put", put)
+
+
+def test_a_commit_waits_for_output_that_is_being_stored(
+    site: Site, owner: User, worker: WorkerSide, monkeypatch: pytest.MonkeyPatch
+):
+    """Also when the worker gave the request up: the store may have it, and will."""
+    ref = new_task(owner)
+    attempt_id = worker.fetch()["id"]
+    store = SlowStore(monkeypatch)
+    path = f"/workers/tasks/{ref.uuid}/logs?stream=stdout&offset=0"
+    headers = {**worker.headers, "Content-Type": "text/plain"}
+
+    def hang_up() -> None:
+        with pytest.raises(TimeoutError):
+            site.run(site.abandon("POST", path, after_s=0.5, content=b"last", headers=headers))
+
+    with ThreadPoolExecutor() as threads:
+        hung_up = threads.submit(hang_up)
+        assert store.is_asked.wait(20)
+        hung_up.result(20)
+        commit = threads.submit(worker.commit, attempt_id)
+        with pytest.raises(TimeoutError):
+            commit.result(0.5)
+        assert ActiveTask.objects.filter(uuid=ref.uuid).exists()
+        store.may_go_on.set()
+        assert commit.result(20).status_code == 200
+    assert not ActiveTask.objects.filter(uuid=ref.uuid).exists()
+    assert read_log(ref.uuid, 1, LogStream.STDOUT, offset=0, skip_gaps=True).data == b"last"
 
 
 @pytest.mark.parametrize(

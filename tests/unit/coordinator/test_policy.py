@@ -33,6 +33,7 @@ def test_an_override_changes_one_number_and_keeps_its_kind():
     ("overrides", "word"),
     [
         ({"hartbeat_s": 1.0}, "hartbeat_s"),
+        ({"anonymous_requests_per_s": 1.0}, "anonymous_requests_per_s"),  # nobody would read it
         ({"max_failures": 2.5}, "whole number"),
         ({"heartbeat_s": 31.0}, "lease_ttl_s"),
         ({"heartbeat_s": 0.0}, "positive"),

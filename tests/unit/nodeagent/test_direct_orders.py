@@ -284,3 +284,16 @@ def test_a_message_given_up_on_one_connection_starts_afresh_on_the_next(world: W
     world.do(ev.Lost(ev.LinkEnd.LOST, "no acks"))
     assert sent(world.connect(), Feedback)
     assert sent(world.later(0.3), Feedback), "the short pause of a first repetition"
+
+
+def test_the_scheduler_says_how_full_the_host_may_be():
+    world = World()
+    world.do(ev.Tick())
+    [hello] = sent(world.do(ev.Opened()), Handshake)
+    terms = msgspec.structs.replace(TERMS, drain_mem_pct=50.0, drain_disk_pct=99.0)
+    [register] = sent(world.hear(Ack(for_id=hello.id, session=terms)), Register)
+    world.hear(Ack(for_id=register.id, held=Reconciliation()))
+    world.do(ev.Measured(49.0, 98.0))
+    assert world.machine.state is S.HEARTBEATING
+    world.do(ev.Measured(50.0, 98.0))
+    assert world.machine.state is S.DRAINING

@@ -82,3 +82,33 @@ def test_commands_inherit_the_environment_without_our_settings() -> None:
 
 def test_names_of_a_surrounding_task_are_not_settings() -> None:
     load_worker_config({}, {**HOME, "MITO_TASK_UUID": "x", "MITO_RESULT_DIR": "y"})
+
+
+TLS = {**HOME, "MITO_COORDINATOR": "https://c"}
+
+
+def test_files_for_tls_are_read_at_the_start(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.pem"
+    broken.write_text("nothing")
+    for flags, what in (
+        ({"tls_ca": str(tmp_path / "absent.pem")}, "tls_ca: No such file"),
+        ({"tls_ca": str(broken)}, "tls_ca: .*broken.pem"),
+        ({"tls_cert": str(broken)}, "tls_cert, tls_key: .*broken.pem"),
+        ({"tls_key": str(broken)}, "tls_key: a key needs its certificate"),
+    ):
+        with pytest.raises(ConfigInvalid, match=what):
+            load_worker_config(flags, TLS)
+
+
+def test_files_for_tls_are_not_taken_for_a_plain_connection() -> None:
+    with pytest.raises(ConfigInvalid, match="https"):
+        load_worker_config({"tls_ca": "/any.pem"}, HOME)
+
+
+def test_without_files_the_system_decides_whom_to_trust() -> None:
+    tls = load_worker_config({}, TLS).tls.open("https://c")
+    assert (tls.for_http, tls.for_socket("wss://c/ws"), tls.for_socket("ws://c/ws")) == (
+        True,
+        True,
+        None,
+    )

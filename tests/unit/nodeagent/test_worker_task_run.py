@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from mitosis_protocol.enums import TaskExecState, TaskResultMessage
@@ -120,6 +121,14 @@ async def test_a_command_that_cannot_start_ends_like_env_itself(space: Workspace
         NEVER_RAN_STATUS, facts={"refused": "Argument list too long"}
     )
     assert space.stderr_file.read_text() == "mitosis: Argument list too long\n"
+
+
+async def test_why_a_command_cannot_start_is_in_its_live_output(space: Workspace) -> None:
+    bench = Bench(space)
+    bench.command.refusal = SpawnRefused("no such file")
+    offer = make_offer(TaskSpec(args=["x"]))
+    await bench.run(msgspec.structs.replace(offer, live_logs=True))
+    assert [chunk.data for chunk in bench.comm.chunks] == [b"mitosis: no such file\n"]
 
 
 @pytest.mark.parametrize("phase", ["resolve", "read"])
