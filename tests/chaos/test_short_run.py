@@ -7,7 +7,14 @@ import pytest
 
 from tests.chaos.__main__ import report
 from tests.chaos.campaign import Campaign
-from tests.chaos.nemesis import PARTS, WEIGHTS, draw
+from tests.chaos.strikes import (
+    AGENTS,
+    PARTS,
+    STORE_FAULTS,
+    WEB,
+    WEIGHTS,
+    draw,
+)
 
 SEED = 20_261
 FAULTS = 300
@@ -39,3 +46,7 @@ def test_a_seed_draws_the_same_strikes_again_and_every_kind_and_part_is_hit() ->
     assert {strike.kind for strike in first} == set(WEIGHTS)
     for kind in ("kill", "pause"):
         assert {strike.target for strike in first if strike.kind == kind} == set(PARTS)
+    hit = {(strike.kind, strike.target) for strike in first}
+    assert ("restart", "s3") in hit
+    assert {strike.detail for strike in first if strike.kind == "store"} == set(STORE_FAULTS)
+    assert {target for kind, target in hit if kind == "clock"} == {"coordinators", *AGENTS, *WEB}
