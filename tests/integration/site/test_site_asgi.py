@@ -1,6 +1,7 @@
 """The ASGI application as servers call it: lifespan, body limits, unknown sockets, its pool."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Iterable
 
@@ -93,6 +94,16 @@ async def test_without_lifespan_the_first_requests_open_one_pool():
     answers = await asyncio.gather(*(answer("/nothing", [], {}) for _ in range(5)))
     assert {status for status, _ in answers} == {404}
     assert await get_pool().fetch("SELECT 1") == [(1,)]
+
+
+async def test_what_is_loaded_is_left_alone_by_the_garbage_collector_while_it_serves():
+    """A full look at it stops the process for 0.1 s and more; bulk submits made many of them."""
+    frozen, before = gc.get_freeze_count(), gc.get_threshold()
+    await answer("/nothing", [], {})
+    assert gc.get_freeze_count() > frozen + 100_000
+    assert gc.get_threshold()[0] > 10 * before[0]
+    await application._stop()
+    assert (gc.get_freeze_count(), gc.get_threshold()) == (0, before)
 
 
 async def test_sessions_of_the_pool_carry_the_limits_of_the_policy(settings):
