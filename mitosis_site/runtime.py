@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import structlog
 from django.conf import settings
+from django.urls import get_resolver
 
 from console.live.board import live_board
 from core.pg import close_pool, open_pool
@@ -32,8 +33,10 @@ AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
-# New containers between two looks for cycles: a frame makes some hundred that need none.
-GC_THRESHOLD: Final = 20_000
+# New objects, and then rounds, between two looks of the collector. A full look stops the whole
+# process: at Python's 700 a submit of 10,000 tasks causes several, each over everything loaded, and
+# frames of single tasks, which make some hundred objects each, spent a third of their CPU on it.
+_COLLECT_AFTER: Final = (20_000, 5, 20)
 
 
 async def _open_parts(stack: AsyncExitStack) -> None:
@@ -45,24 +48,7 @@ async def _open_parts(stack: AsyncExitStack) -> None:
     await stack.enter_async_context(keep_presence(lease_ttl_s=settings.MITOSIS.lease_ttl_s))
     await stack.enter_async_context(live_board())
     await stack.enter_async_context(standing_by())
-    stack.enter_context(_calm_collector())
-
-
-@contextmanager
-def _calm_collector() -> Iterator[None]:
-    """What was imported stays for good: the search for cycles need not walk it again and again.
-
-    It took a third of the CPU of a process that serves single tasks.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+    stack.enter_context(_rare_collections())
 
 
 @asynccontextmanager
@@ -90,6 +76,21 @@ async def _statement_batches() -> AsyncIterator[None]:
         await close_manager_claims()
         await close_manager_beats()
         await close_dispatcher()
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Last, so that what is loaded by now is never looked at again: it stays for the whole life."""
+    get_resolver().url_patterns  # noqa: B018 - loads every view, otherwise left to the first request
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 class Runtime:

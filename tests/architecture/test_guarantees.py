@@ -26,3 +26,22 @@ def test_every_row_of_the_guarantees_names_a_test() -> None:
     rows = [line for line in lines if line.startswith("| ") and not line.startswith("| promise")]
     bare = [line[:80] for line in rows if "shown by" not in line and not NAMED.search(line)]
     assert bare == []
+
+
+GOAL_ROW = re.compile(r"^\| (?P<goal>[^|]+?) \| [^|]+ \| `(?P<path>tests/[\w/]+\.py)::\w+` \|$")
+NOTED = re.compile(r'\bfigure\(\s*"([^"]+)"')
+
+
+def test_every_goal_is_noted_by_the_test_it_names_and_every_figure_is_a_goal() -> None:
+    page = (ROOT / "docs/guarantees.md").read_text()
+    section = page.partition("## Numbers that are held")[2].partition("\n## ")[0]
+    rows = [found for line in section.splitlines() if (found := GOAL_ROW.match(line))]
+    assert len(rows) >= 25
+    claimed = {(row["goal"], row["path"]) for row in rows}
+    noted = {
+        (goal, str(path.relative_to(ROOT)))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.parent.name != "architecture"
+        for goal in NOTED.findall(path.read_text())
+    }
+    assert noted == claimed

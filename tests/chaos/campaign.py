@@ -28,7 +28,8 @@ from tests.chaos.invariants import (
 )
 from tests.chaos.leftovers import Host, leftovers, zombies
 from tests.chaos.load import Load
-from tests.chaos.nemesis import Nemesis, draw
+from tests.chaos.nemesis import Nemesis
+from tests.chaos.strikes import draw
 
 # Between two strikes; a slow machine strikes less often, not sooner after each other.
 PACE_S: Final = 0.25
@@ -232,7 +233,7 @@ class Campaign:
         env = self.fleet.environment
         client = boto3.client(
             "s3",
-            endpoint_url=env["S3_ENDPOINT_URL"],
+            endpoint_url=self.fleet.store_url,
             aws_access_key_id=env["S3_ACCESS_KEY_ID"],
             aws_secret_access_key=env["S3_SECRET_ACCESS_KEY"],
             region_name=env.get("S3_REGION", "us-east-1"),

@@ -2,7 +2,8 @@
 
 Every part is a real process with a log of its own. Whatever ends is started again by `tend`; an
 agent that dies is not helped by us: what it leaves behind is its own and its next life's business.
-Agents and clients reach their coordinator through proxies.
+Agents and clients reach their coordinator through proxies, and everybody the object store. Every
+coordinator process and every agent has a wall clock of its own, which may be wrong.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import signal
 import time
 from collections import Counter
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
@@ -30,8 +32,10 @@ from mitosis_stack.process import log_tail, spawn, wait_until
 from mitosis_stack.services import Service
 from mitosis_stack.settings import ExternalServices, StackSettings
 from nodeagent.marker import MARKER, marker_value
+from tests.chaos.clocks import Clock
 from tests.chaos.parts import Part, flag_of, worker_spec
 from tests.chaos.proxies import ProxyHouse
+from tests.chaos.store_proxy import StoreProxy
 
 LEASE_S = 6.0
 # An agent stops what it must at five sixths of the lease. The reaper comes four seconds after its
@@ -49,6 +53,7 @@ NO_QUARANTINE = (
     " ON CONFLICT (id) DO UPDATE SET quarantine_failures = 1000000"
 )
 STORES = ("postgres", "valkey", "s3")
+STORE_LINK = "store"  # the proxy in front of the object store
 START_S = 120.0
 
 
@@ -60,6 +65,7 @@ class Fleet:
         self.data = DataDir(root / "data")
         self.house = ProxyHouse()
         self.parts: dict[str, Part] = {}
+        self.clocks: dict[str, Clock] = {}
         self.fired: Counter[str] = Counter()
         self.unexpected: list[str] = []
         self._agents = agents
@@ -212,6 +218,9 @@ class Fleet:
         self._wait_for(backing.services)
         url = base_url(self._ports[0])
         self.environment = coordinator_environment(self.data, settings, backing, url)
+        self.store_url = self.environment["S3_ENDPOINT_URL"]
+        port = self.house.open(STORE_LINK, urlsplit(self.store_url).port or 80, StoreProxy)
+        self.environment["S3_ENDPOINT_URL"] = base_url(port)
         setup = spawn(bootstrap_spec(self.data, self.environment, url))
         wait_until(lambda: setup.poll() == 0, child=setup, timeout_s=START_S)
         with psycopg.connect(self.database_url, autocommit=True) as connection:
@@ -222,14 +231,21 @@ class Fleet:
         self.wait_ready()
 
     def _coordinators(self) -> list[Service]:
-        env, logs = self.environment, self.data.logs
+        logs = self.data.logs
+
+        def env(name: str) -> dict[str, str]:
+            return {**self.environment, **self._clock(name)}
+
         web: list[Service] = [
-            AsgiServer(port=port, log=logs / f"web{n}.log", env=env, name=f"web{n}")
+            AsgiServer(port=port, log=logs / f"web{n}.log", env=env(f"web{n}"), name=f"web{n}")
             for n, port in enumerate(self._ports)
         ]
         celery: list[Service] = [
             CeleryProcess(
-                role=role, directory=self.data.celery, log=logs / f"celery-{role}.log", env=env
+                role=role,
+                directory=self.data.celery,
+                log=logs / f"celery-{role}.log",
+                env=env(f"celery-{role}"),
             )
             for role in ("worker", "beat")
         ]
@@ -241,13 +257,18 @@ class Fleet:
             port = self.house.open(f"agent-{number}", self._ports[number % len(self._ports)])
             agent = NodeAgent(
                 number=number, data=self.data, url=base_url(port), admin=self.admin,
-                inherited=self._inherited,
+                inherited={**self._inherited, **self._clock(f"agent-{number}")},
             )  # fmt: skip
             self._add(agent, is_group=False)
         port = self.house.open("worker", self._ports[-1])
         spec = worker_spec(self.data, base_url(port), self.admin, self._inherited)
         self.parts["worker"] = part = Part("worker", spec, is_group=False)
         part.start()
+
+    def _clock(self, name: str) -> dict[str, str]:
+        """A new clock, as the environment of whoever goes by it."""
+        self.clocks[name] = clock = Clock(self.root / f"clock-{name}")
+        return clock.environment(self._inherited["PYTHONPATH"])
 
     def _add(self, service: Service, *, is_group: bool = True) -> None:
         service.prepare()

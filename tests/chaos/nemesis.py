@@ -1,141 +1,27 @@
-"""What is done to a fleet, drawn from a seed. The same seed draws the same strikes in order.
+"""Carries out what was drawn (`strikes.py`).
 
 Process faults hit one part at a time, but parts are struck again before others are well: several
 may be down at once. Frame faults are ordered at proxies in handfuls and counted when they happen.
 """
 
 import os
-import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 import psutil
 import psycopg
 import redis
 
-from tests.chaos.faultpoints import AGENT, COORDINATOR, WORKER
-from tests.chaos.fleet import LEASE_S, STORES, Fleet
-from tests.chaos.ws_proxy import BOTH, Direction, FrameFault, WsProxy
+from tests.chaos.fleet import Fleet
+from tests.chaos.store_proxy import StoreFault, StoreProxy
+from tests.chaos.strikes import AGENTS, COORDINATORS, Strike
+from tests.chaos.ws_proxy import FrameFault, WsProxy
 
-WEB: Final = ("web0", "web1")
-CELERY: Final = ("celery-worker", "celery-beat")
-AGENTS: Final = ("agent-1", "agent-2")
-LINKS: Final = (*AGENTS, "worker", "client")
-PARTS: Final = (*STORES, *WEB, *CELERY, *AGENTS, "worker")
-FRAME_FAULTS: Final[tuple[FrameFault, ...]] = ("delay", "drop", "duplicate", "reorder")
 HANDFUL: Final = 10
-# How often each kind is in the deck. Frames are cheap; a store costs seconds of everything.
-WEIGHTS: Final = {
-    "frames": 10,
-    "kill": 3,
-    "pause": 2,
-    "kill-managed": 2,
-    "arm": 2,
-    "pause-managed": 1,
-    "partition": 1,
-    "half-open": 1,
-    "cut": 1,
-    "move": 1,
-    "restart": 1,
-    "flush": 1,
-    "terminate": 1,
-}
-# Dropping is hard on latency (a lost answer costs its timeout), so it is drawn less often.
-FRAME_WEIGHTS: Final = (4, 1, 4, 3)
-
-
-@dataclass(frozen=True)
-class Strike:
-    """One order. `seconds`: how long it lasts, or how late a frame is."""
-
-    kind: str
-    target: str
-    seconds: float = 0.0
-    detail: str = ""
-    directions: tuple[Direction, ...] = ()
-
-    def __str__(self) -> str:
-        words = (self.kind, self.target, self.detail, "+".join(self.directions))
-        return " ".join(word for word in words if word)
-
-
-TARGETS: Final[Mapping[str, tuple[str, ...]]] = {
-    "kill": PARTS,
-    "pause": PARTS,
-    "half-open": LINKS,
-    "cut": LINKS,
-    "move": LINKS,
-    "restart": (*WEB, *AGENTS),
-    "flush": ("valkey",),
-    "terminate": ("postgres",),
-}
-
-
-class Deck:
-    """Deals every card once before any comes again, so that a short run hits everything."""
-
-    def __init__(self, cards: Sequence[str], dice: random.Random) -> None:
-        self._cards = list(cards)
-        self._dice = dice
-        self._left: list[str] = []
-
-    def deal(self) -> str:
-        if not self._left:
-            self._left = self._dice.sample(self._cards, len(self._cards))
-        return self._left.pop()
-
-
-def draw(seed: int) -> Iterator[Strike]:
-    """Strikes without end."""
-    dice = random.Random(seed)
-    kinds = Deck([kind for kind, count in WEIGHTS.items() for _ in range(count)], dice)
-    decks = {kind: Deck(targets, dice) for kind, targets in TARGETS.items()}
-    while True:
-        kind = kinds.deal()
-        if kind in decks:
-            yield Strike(kind, decks[kind].deal(), dice.uniform(0.3, 2.0))
-        else:
-            yield _MAKERS[kind](kind, dice)
-
-
-def _frames(kind: str, dice: random.Random) -> Strike:
-    detail = dice.choices(FRAME_FAULTS, FRAME_WEIGHTS)[0]
-    direction = dice.choice(BOTH)
-    return Strike(kind, dice.choice(AGENTS), dice.uniform(0.02, 0.3), detail, (direction,))
-
-
-def _partition(kind: str, dice: random.Random) -> Strike:
-    """Most are shorter than a lease, some are longer: then the fleet has to part with work."""
-    longest = LEASE_S * 2.2 if dice.random() < 0.25 else 2.0
-    ways: tuple[Direction, ...] = dice.choice((BOTH, ("up",), ("down",)))
-    return Strike(kind, dice.choice(LINKS), dice.uniform(0.3, longest), directions=ways)
-
-
-def _managed(kind: str, dice: random.Random) -> Strike:
-    return Strike(kind, "managed", dice.uniform(0.2, 1.5), detail=f"{dice.random():.6f}")
-
-
-def _armed(kind: str, dice: random.Random) -> Strike:
-    home, points = dice.choice(
-        ((WEB, COORDINATOR), (CELERY[:1], COORDINATOR), (AGENTS, AGENT), (AGENTS, WORKER))
-    )
-    point = dice.choice(list(points))
-    hit = dice.randint(1, points[point])
-    return Strike(kind, dice.choice(home), detail=f"{point}=kill9#{hit}")
-
-
-_MAKERS: Final[dict[str, Callable[[str, random.Random], Strike]]] = {
-    "frames": _frames,
-    "partition": _partition,
-    "kill-managed": _managed,
-    "pause-managed": _managed,
-    "arm": _armed,
-}
+STORE_HANDFUL: Final = 4
 
 
 class Nemesis:
@@ -144,6 +30,7 @@ class Nemesis:
     def __init__(self, fleet: Fleet) -> None:
         self.done: Counter[str] = Counter()
         self._fleet = fleet
+        self._common_s = 0.0  # how wrong the clock is that all coordinators share
         # (when, what to do): ends of pauses and partitions.
         self._ends: list[tuple[float, str, int]] = []
 
@@ -250,6 +137,31 @@ class Nemesis:
 
         self._fleet.house.on(strike.target, move)
 
+    def _store(self, strike: Strike) -> None:
+        def order(proxy: WsProxy) -> None:
+            assert isinstance(proxy, StoreProxy)
+            while proxy.waiting_orders() < STORE_HANDFUL:
+                kind: StoreFault = strike.detail  # type: ignore[assignment]
+                proxy.order_fault(kind, seconds=strike.seconds)
+
+        self._fleet.house.on(strike.target, order)
+
+    # Time
+
+    def _clock(self, strike: Strike) -> None:
+        clocks = self._fleet.clocks
+        if strike.target in AGENTS:
+            clocks[strike.target].step_to(strike.seconds)
+        elif strike.target in COORDINATORS:
+            clocks[strike.target].step_to(self._common_s + strike.seconds)
+        else:
+            if strike.seconds < self._common_s:
+                # Tokens it was given are from the future now: it ends, and its next life gets new.
+                self._fleet.parts["worker"].is_expected_dead = True
+            self._common_s = strike.seconds
+            for name in COORDINATORS:
+                clocks[name].step_to(strike.seconds)
+
     # The stores from inside
 
     def _flush(self, _strike: Strike) -> bool:
@@ -277,4 +189,4 @@ class Nemesis:
         return True
 
 
-_COUNTED_BY_PROXIES: Final = ("frames", "partition", "half-open", "cut", "move")
+_COUNTED_BY_PROXIES: Final = ("frames", "partition", "half-open", "cut", "move", "store")

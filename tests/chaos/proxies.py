@@ -40,9 +40,9 @@ class ProxyHouse:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    def open(self, name: str, target: int) -> int:
+    def open(self, name: str, target: int, kind: type[WsProxy] = WsProxy) -> int:
         """The port of a new proxy in front of `target`."""
-        proxy = WsProxy(target, self.accepted)
+        proxy = kind(target, self.accepted)
         asyncio.run_coroutine_threadsafe(proxy.start(), self._loop).result(30)
         self.proxies[name] = proxy
         return proxy.port

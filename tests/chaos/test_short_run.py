@@ -7,7 +7,15 @@ import pytest
 
 from tests.chaos.__main__ import report
 from tests.chaos.campaign import Campaign
-from tests.chaos.nemesis import PARTS, WEIGHTS, draw
+from tests.chaos.strikes import (
+    AGENTS,
+    PARTS,
+    STORE_FAULTS,
+    WEB,
+    WEIGHTS,
+    draw,
+)
+from tests.figures import Figure
 
 SEED = 20_261
 FAULTS = 300
@@ -18,7 +26,7 @@ TIME_LIMIT_S = 600
 @pytest.mark.e2e
 @pytest.mark.timeout(TIME_LIMIT_S)
 def test_nothing_is_lost_doubled_stuck_or_miscounted_under_300_faults(
-    passable_dir: Path, open_dir: Path, capsys: pytest.CaptureFixture[str]
+    passable_dir: Path, open_dir: Path, capsys: pytest.CaptureFixture[str], figure: Figure
 ) -> None:
     with capsys.disabled():
         print(f"\nchaos with seed {SEED}", flush=True)
@@ -28,8 +36,9 @@ def test_nothing_is_lost_doubled_stuck_or_miscounted_under_300_faults(
         print(verdict, flush=True)
     assert verdict.found == []
     assert verdict.unexpected == []
-    assert verdict.faults >= FAULTS
-    assert verdict.tasks > 0
+    figure("fleet run: faults", verdict.faults, "faults", at_least=FAULTS)
+    figure("fleet run: tasks acknowledged", verdict.tasks, "tasks", at_least=500)
+    figure("fleet run: lost, doubled, stuck, drift", len(verdict.found), "tasks", at_most=0)
 
 
 def test_a_seed_draws_the_same_strikes_again_and_every_kind_and_part_is_hit() -> None:
@@ -39,3 +48,7 @@ def test_a_seed_draws_the_same_strikes_again_and_every_kind_and_part_is_hit() ->
     assert {strike.kind for strike in first} == set(WEIGHTS)
     for kind in ("kill", "pause"):
         assert {strike.target for strike in first if strike.kind == kind} == set(PARTS)
+    hit = {(strike.kind, strike.target) for strike in first}
+    assert ("restart", "s3") in hit
+    assert {strike.detail for strike in first if strike.kind == "store"} == set(STORE_FAULTS)
+    assert {target for kind, target in hit if kind == "clock"} == {"coordinators", *AGENTS, *WEB}

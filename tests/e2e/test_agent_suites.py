@@ -1,6 +1,7 @@
 """Whole suites through real node agents: hooks, tasks, artifacts, cleanup, two hosts."""
 
 import json
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.agent_lab import BRISK, AgentLab, RunningAgent, archive_text
+from tests.e2e.agent_lab import BRISK, AgentLab, RunningAgent, archive_text, living
 from tests.e2e.cluster import Cluster
+from tests.figures import Figure
 from tests.harness import TestServices
 from tests.integration.workers.live_user import eventually
 
@@ -155,12 +157,20 @@ def test_cancelling_a_suite_stops_what_runs_and_still_cleans_up(lab: AgentLab, o
 
 
 @pytest.mark.usefixtures("agents")
-def test_a_cancelled_task_stops_and_the_suite_goes_on(lab: AgentLab, open_dir: Path):
+def test_a_cancelled_task_stops_and_the_suite_goes_on(
+    lab: AgentLab, open_dir: Path, figure: Figure
+):
     started = open_dir / "started"
     suite = lab.suite()
-    long = lab.sh(suite, f"touch {started}; sleep 600")
+    mark = uuid.uuid4().hex
+    stubborn = f"trap '' TERM; (setsid sleep 600 &) ; touch {started}; while :; do sleep 1; done"
+    long = lab.sh(suite, stubborn, envs={"MARK": mark})
     eventually(started.exists, within_s=60)
     lab.user.call("DELETE", f"/tasks/{long}")
+    cancelled_at = time.monotonic()
+    eventually(lambda: not living(mark), within_s=30, what="its processes are gone")
+    took_s = time.monotonic() - cancelled_at
+    figure("cancelled task: all its processes gone", took_s, "s", at_most=10)
     assert lab.user.ended(long, within_s=20)["outcome"] == "cancelled"
     after = lab.sh(suite, "true")
     assert lab.user.ended(after, within_s=60)["outcome"] == "succeeded"

@@ -15,6 +15,7 @@ import pytest
 from nodeagent.ipc.names import prefix_of
 from tests.e2e.agent_lab import BRISK, AgentLab, RunningAgent, is_up
 from tests.e2e.cluster import Cluster
+from tests.figures import Figure
 from tests.harness import TestServices
 from tests.integration.workers.live_user import eventually
 
@@ -126,7 +127,7 @@ def test_a_killed_coordinator_costs_no_task(lab: AgentLab, open_dir: Path):
         lab.wait_complete(suite)
 
 
-def test_many_suites_leave_nothing_behind(lab: AgentLab):
+def test_many_suites_leave_nothing_behind(lab: AgentLab, figure: Figure):
     with lab.agent("cycles", "--tags", "cycles") as agent:
         _cycle(lab)
         _cycle(lab)
@@ -135,6 +136,7 @@ def test_many_suites_leave_nothing_behind(lab: AgentLab):
             _cycle(lab)
         eventually(lambda: _belongings(agent) == before, within_s=30, what=f"{before}")
     assert not _segments(agent)
+    figure("suites in a row without a leak", CYCLES, "suites", at_least=4)
 
 
 def _cycle(lab: AgentLab) -> None:

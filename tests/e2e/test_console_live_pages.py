@@ -1,6 +1,7 @@
 """Every page of the console in Chromium while a real suite runs on an agent."""
 
 import re
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +17,8 @@ from tests.e2e.console_lab import (
     note_problems,
     start_campaign,
 )
+from tests.e2e.page_crawler import links
+from tests.figures import Figure
 from tests.harness import TestServices
 
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(300)]
@@ -85,6 +88,51 @@ def confirm(page: Page, button: str, *, reason: str | None = None) -> None:
 
 def stays_text(page: Page) -> None:
     assert page.evaluate("window.hit") is None
+
+
+# Each would run by another door: a tag, an attribute, a link, a style, a template, an entity.
+HOSTILE = (
+    MARKUP,
+    "<svg onload=window.hit=1>",
+    "javascript:window.hit=1",
+    '" onmouseover=window.hit=1 x="',
+    "';window.hit=1;//",
+    "</script><script>window.hit=1</script>",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "<iframe srcdoc='<script>parent.hit=1</script>'>",
+    "&lt;img src=x onerror=window.hit=1&gt;",
+    "<style>@import 'javascript:window.hit=1'</style>",
+    "<a href=javascript:window.hit=1>x</a>",
+)
+PAGES = 45
+
+
+def test_nothing_that_people_wrote_runs_on_any_page(
+    page: Page, lab: AgentLab, figure: Figure
+) -> None:
+    """Name, labels, command, output and reason of bad will; then the pages about them."""
+    suite = lab.suite(name=HOSTILE[1], description="\n".join(HOSTILE), labels=list(HOSTILE))
+    words = " ".join(HOSTILE)
+    said = 'printf %s "$0"; printf %s "$0" >&2; exit 3'
+    task = lab.submit(suite, [("sh", "-c", said, words)], labels=list(HOSTILE),
+                      terminal_output=True)[0]  # fmt: skip
+    assert lab.user.ended(task, within_s=90)["outcome"] == "failed"
+    lab.post(f"/suites/{suite}/cancel", {"reason": words, "cancel_running_tasks": True})
+    waiting = deque([f"/console/suites/{suite}", f"/console/tasks/{task}", "/console/", "/admin/",
+                     "/console/failures", f"/suites/{suite}", f"/tasks/{task}"])  # fmt: skip
+    seen, hits = set(waiting), 0
+    while waiting and len(seen) - len(waiting) < PAGES:
+        address = waiting.popleft()
+        page.goto(address)
+        page.wait_for_load_state("load")
+        hits += page.evaluate("window.hit") is not None
+        text = page.content()
+        hits += len(page.query_selector_all("a[href^='javascript:'], [onload], [onerror]"))
+        for target in links(text, address):
+            if target not in seen:
+                seen.add(target)
+                waiting.append(target)
+    figure("stored scripts that ran", hits, "pages", at_most=0)
 
 
 def test_a_suite_is_followed_from_the_overview_to_its_failures(

@@ -3,6 +3,7 @@
 import os
 import signal
 import stat
+import time
 from collections.abc import Iterator
 
 import httpx2
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from tests.e2e.stack_client import Stack, eventually
+from tests.figures import Figure
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -93,3 +95,17 @@ def test_kill_9_of_a_part_is_healed_without_loss(shared: Stack, part: str):
 def _secret_values(stack: Stack) -> list[str]:
     text = (stack.data_dir / "secrets.json").read_text()
     return [word for word in text.split('"') if len(word) > 16 and "_" not in word]
+
+
+def test_after_the_death_of_postgres_requests_are_served_again_at_once(
+    shared: Stack, figure: Figure
+):
+    log = shared.data_dir / "logs" / "postgres.log"
+    ready = "ready to accept connections"
+    before = log.read_text().count(ready)
+    os.kill(shared.child_pid("postgres"), signal.SIGKILL)
+    eventually(lambda: log.read_text().count(ready) > before, within_s=60, what="a new PostgreSQL")
+    ready_at = time.monotonic()
+    eventually(shared.is_ready, within_s=30, what="ready again")
+    figure("killed PostgreSQL: served again", time.monotonic() - ready_at, "s", at_most=5)
+    assert shared.has_group(shared.admin["username"])

@@ -28,6 +28,7 @@ from benchmarks.manager_fleet import (
 )
 from tests.e2e.cluster import Cluster
 from tests.e2e.manager_client import Campaign, query
+from tests.figures import Figure
 from tests.harness import TestServices
 from tests.integration.workers.live_user import LiveUser
 
@@ -183,7 +184,7 @@ class Survivor:
 
 
 async def test_two_hundred_managers_survive_the_kill_of_their_coordinator(
-    user: LiveUser, pair: Cluster
+    user: LiveUser, pair: Cluster, figure: Figure
 ):
     """Each returns to the other process with its inventory: nothing is lost, nothing doubled."""
     tag = uuid4().hex
@@ -196,7 +197,9 @@ async def test_two_hundred_managers_survive_the_kill_of_their_coordinator(
         await asyncio.gather(*[one.take_work(campaign.uuid) for one in survivors])
         await asyncio.gather(*[one.speak_into_the_void() for one in survivors])
         pair.kill("web1")
+        killed_at = time.monotonic()
         await asyncio.gather(*[one.move(pair.urls[0], campaign.uuid) for one in survivors])
+        back_s = time.monotonic() - killed_at
         for one in survivors:
             held = one.welcome["held"]
             assert one.welcome["session_epoch"] == 2
@@ -224,3 +227,4 @@ async def test_two_hundred_managers_survive_the_kill_of_their_coordinator(
         campaign.uuid,
     )
     assert claims == [(whole,)]
+    figure("killed coordinator: 200 managers back, none reclaimed", back_s, "s", at_most=30)

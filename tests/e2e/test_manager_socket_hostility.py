@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from mitosis_protocol.limits import MAX_FRAME_BYTES
 from tests.e2e.cluster import Cluster
 from tests.e2e.manager_client import Manager, prepared, query
+from tests.figures import Figure
 from tests.integration.workers.live_user import LiveUser
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -100,6 +101,23 @@ async def test_a_manager_touches_nothing_that_is_not_its_own(user: LiveUser, clu
         told = await owner.beat("Executing", inventory=[attempt])
         assert told["held"]["kept"] == [attempt]
         assert told["engagement"] == engaged
+
+
+async def test_a_revoked_manager_is_out_within_seconds(user: LiveUser, figure: Figure):
+    manager = Manager(user)
+    async with manager.connected() as link:
+        assert (await link.beat())["type"] == "heartbeat_ack"
+        answer = await asyncio.to_thread(user.http.post, f"/managers/{manager.uuid}/revoke")
+        assert answer.status_code < 300, answer.text
+        revoked_at = time.monotonic()
+        assert (await link.gone())[0] == 4401
+        figure("revoked token: socket closed", time.monotonic() - revoked_at, "s", at_most=5)
+    headers = {"Authorization": f"Bearer {manager.token}"}
+    body = {"state": "Idle", "metrics": {}}
+    refused = await asyncio.to_thread(
+        user.http.post, "/managers/heartbeat", json=body, headers=headers
+    )
+    assert refused.status_code == 401
 
 
 def hostile_frames(count: int) -> list[str | bytes]:

@@ -1,4 +1,4 @@
-"""No token of the corpus opens any door: user, worker and manager routes, and the socket."""
+"""No token of the corpus opens any door: user, worker and manager routes, and both sockets."""
 
 import json
 from typing import Any
@@ -6,8 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from managers.services.registration import RegisteredManager
 from managers.services.session_threads import in_thread
-from mitosis_protocol.enums import TokenKind
+from mitosis_protocol.enums import RunnerKind, TokenKind
 from runners.models import Runner
 from tests.integration.access.asgi_caller import AsgiCaller
 from tests.integration.access.bad_tokens import Forger
@@ -16,6 +17,7 @@ from tests.integration.websocket.conftest import _process  # noqa: F401 - a fixt
 from tests.integration.websocket.socket_world import FakeServer
 from tests.integration.workers.inprocess import Site
 from tests.integration.workers.people import new_user, new_worker
+from workers.services.registration import RegisteredWorker
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(180)]
 
@@ -32,7 +34,11 @@ def forger(kind: TokenKind) -> Forger:
     user = new_user(f"ada{uuid4().hex[:8]}")
     if kind is TokenKind.USER:
         return Forger(kind, user.username, user.token_generation)
-    made = new_worker(user) if kind is TokenKind.WORKER else registered(user)
+    if kind is TokenKind.MANAGER:
+        made: RegisteredManager | RegisteredWorker = registered(user)
+    else:
+        is_direct = kind is TokenKind.DIRECT
+        made = new_worker(user, kind=RunnerKind.DIRECT if is_direct else RunnerKind.INDEPENDENT)
     runner = Runner.objects.get(pk=made.runner.pk)
     return Forger(kind, str(runner.uuid), runner.token_generation)
 
@@ -73,11 +79,14 @@ def test_a_token_in_the_address_is_not_looked_at(site: Site, name: str) -> None:
 
 
 @pytest.mark.usefixtures("_process")
-async def test_no_bad_token_opens_the_manager_socket() -> None:
-    forge = await in_thread(forger, TokenKind.MANAGER)
+@pytest.mark.parametrize(
+    ("kind", "path"), [(TokenKind.MANAGER, "/ws/managers"), (TokenKind.DIRECT, "/ws/workers")]
+)
+async def test_no_bad_token_opens_a_socket(kind: TokenKind, path: str) -> None:
+    forge = await in_thread(forger, kind)
     opened = {}
     for name, token in forge.corpus():
-        server = FakeServer({"authorization": f"Bearer {token}"})
+        server = FakeServer({"authorization": f"Bearer {token}"}, path=path)
         first = await server.next(20)
         if first.get("status") != 401:
             opened[name] = first
@@ -86,7 +95,7 @@ async def test_no_bad_token_opens_the_manager_socket() -> None:
         assert json.loads(body["body"])["code"].startswith("auth"), name
         await server.task
     assert opened == {}
-    good = FakeServer({"authorization": f"Bearer {forge.make()}"})
+    good = FakeServer({"authorization": f"Bearer {forge.make()}"}, path=path)
     assert (await good.next(20))["type"] == "websocket.accept"
     good.leave()
     await good.task

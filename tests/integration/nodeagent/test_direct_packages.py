@@ -151,6 +151,34 @@ async def test_a_wrong_sum_name_size_or_place_is_refused(
     assert packages.installed() == []
 
 
+async def test_privileges_and_owners_of_an_archive_are_not_kept(packages: Packages, store: Store):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, mode in (("suid", 0o6755), ("sticky", 0o1777), ("open", 0o666)):
+            member = tarfile.TarInfo(name)
+            member.mode, member.uid, member.gid, member.size = mode, 0, 0, 1
+            tar.addfile(member, io.BytesIO(b"x"))
+    assert (await packages.install(request(store, out.getvalue()))).status == "installed"
+    place = packages.root / "models" / "1.0"
+    modes = {path.name: path.stat().st_mode & 0o7777 for path in place.iterdir()}
+    assert {modes["suid"], modes["sticky"]} == {0o700}
+    assert modes["open"] == 0o600
+
+
+async def test_more_members_than_anybody_needs_and_a_real_bomb_are_refused(
+    packages: Packages, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "MAX_MEMBERS", 50)
+    crowd = await packages.install(request(store, archive(*((f"f{n}", b"") for n in range(51)))))
+    assert (crowd.status, "members" in crowd.message) == ("failed", True)
+    monkeypatch.setattr(module, "MAX_PACKAGE_BYTES", 1 << 20)
+    zeros = archive(("zeros", bytes(64 << 20)))
+    assert len(zeros) < 1 << 20  # small on the way, large on the disk
+    bomb = await packages.install(request(store, zeros))
+    assert (bomb.status, "larger" in bomb.message) == ("failed", True)
+    assert packages.installed() == []
+
+
 async def test_an_archive_cannot_forge_its_note(packages: Packages, store: Store):
     forged = b'{"name": "other", "version": "9"}'
     data = archive((".mitosis-package.json", forged))

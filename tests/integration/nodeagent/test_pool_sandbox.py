@@ -175,6 +175,33 @@ async def test_a_command_gets_exactly_its_environment_limits_and_descriptors(
     assert lines[4] == "True"
 
 
+async def test_an_environment_reaches_the_command_and_nobody_on_the_way(
+    lab: PoolLab, worker: LabWorker, tmp_path: Path
+) -> None:
+    """A library or a start file of the user's must not be loaded by what starts his command."""
+    loaded = tmp_path / "loaded"
+    start_file = tmp_path / "start.sh"
+    start_file.write_text(f"echo loaded >> {loaded}\n")
+    start_file.chmod(0o644)
+    env = {
+        "PATH": os.defpath, "LD_PRELOAD": "/nonexistent/evil.so", "LD_LIBRARY_PATH": "/nonexistent",
+        "PYTHONPATH": str(tmp_path), "PYTHONSTARTUP": str(start_file), "BASH_ENV": str(start_file),
+        "ENV": str(start_file), "IFS": "/",
+    }  # fmt: skip
+    probe = f"/bin/cat /proc/self/environ | {PYTHON} -S -c 'import sys; print(sys.stdin.read())'"
+    text = await output_of(worker, tmp_path, "sh", "-c", probe, env=env)
+    assert "LD_PRELOAD=/nonexistent/evil.so" in text  # the command itself has all of it
+    assert not loaded.exists()
+    [launcher] = lab.members(worker)
+    for pid in (launcher, worker.pid):
+        # A kernel that shows less shows nothing of it either.
+        seen = await asyncio.to_thread(Path(f"/proc/{pid}/environ").read_bytes)
+        assert b"evil.so" not in seen
+        assert b"start.sh" not in seen
+        maps = await asyncio.to_thread(Path(f"/proc/{pid}/maps").read_text)
+        assert "/nonexistent" not in maps
+
+
 async def test_a_replaced_launcher_is_as_confined_as_the_first(
     lab: PoolLab, worker: LabWorker, tmp_path: Path
 ) -> None:

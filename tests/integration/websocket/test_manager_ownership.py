@@ -4,6 +4,7 @@ The matrix is every frame that `intrusions` makes of the union, sent by every ki
 strangers of other groups, a colleague engaged with the same suite, and a former holder.
 """
 
+import json
 from dataclasses import replace
 from typing import Any, get_args
 from uuid import UUID, uuid4
@@ -108,6 +109,7 @@ class World:
 
     async def stage(self) -> tuple[dict[str, Talk], Loot]:
         """The colleague had some of the tasks before; the victim holds all, and has ended one."""
+        await in_thread(self._jump_ahead)
         victim, colleague, stranger, idle = [await Talk(one).at_work() for one in self.managers]
         before = await colleague.fetch(max_tasks=2)
         attempts = [task["task_id"] for task in before]
@@ -137,6 +139,11 @@ class World:
         talks = dict(zip(INTRUDERS, (stranger, idle, colleague, colleague), strict=True))
         await victim.leave()
         return talks, loot
+
+    def _jump_ahead(self) -> None:
+        """Numbers of attempts that occur nowhere else in an answer."""
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT setval(pg_get_serial_sequence('task_attempts', 'id'), 98765432)")
 
     def picture(self, *more: str) -> list[Any]:
         names = {"tasks": self.tasks, "manager": self.victim_id, "suite": self.suite.pk}
@@ -177,6 +184,46 @@ async def test_nothing_of_another_manager_can_be_touched(world: World, intruder:
             sent += 1
         await talk.anew()
     assert sent > 60
+    for other in {*talks.values()}:
+        await other.leave()
+
+
+def told(answer: Frame, loot: Loot) -> str:
+    """An answer without the names it was asked about.
+
+    Numbers of attempts run through the whole installation, and everybody sees how far they are: to
+    tell one that is somebody else's from one that was never given tells nothing new.
+    """
+    text = json.dumps({name: value for name, value in answer.items() if name != "request_id"})
+    for value in (loot.manager_uuid, loot.suite_uuid, loot.task_uuid, *loot.attempts):
+        text = text.replace(str(value), "<named>")
+    return text.replace('"answer": "forbidden"', '"answer": "invalid"')
+
+
+async def test_what_is_another_tenants_is_answered_like_what_nobody_has(world: World):
+    talks, theirs = await world.stage()
+    # One without an engagement: nothing of its own can answer in place of what is named.
+    talk = talks["idle stranger"]
+    sender = Intruder(talk.uuid, None)
+    nobodys = Loot(
+        manager_uuid=str(uuid4()), suite_uuid=str(uuid4()), assignment_id=2**40,
+        task_uuid=str(uuid4()), attempts=(2**41,), claim_id=str(uuid4()), op_id=str(uuid4()),
+        group_name="nobody", attachment_key="absent.bin",
+    )  # fmt: skip
+    different, sent = [], 0
+    for kind in get_args(FromManager):
+        pairs = zip(
+            intrusions(kind, theirs, sender), intrusions(kind, nobodys, sender), strict=True
+        )
+        for foreign, absent in pairs:
+            heard = told(await talk.ask(**foreign), theirs)
+            expected = told(await talk.ask(**absent), nobodys)
+            sent += 1
+            if heard != expected:
+                different.append(f"{foreign}: {heard} and not {expected}")
+        await talk.anew()
+    assert not different, "\n".join(different)
+    assert sent > 40
     for other in {*talks.values()}:
         await other.leave()
 
