@@ -2,6 +2,7 @@
 
 From the submit to the last commit, on a suite whose host is prepared and whose workers wait, as
 the workers of every peer do. "limit" is Popen from two processes, measured beside each figure.
+Here with four workers; benchmarks.against_peers does two workers, in turns with the peers.
 """
 
 import time
@@ -19,7 +20,7 @@ from benchmarks.process_costs import Costs
 from benchmarks.spawn_limit import COMMAND, spawns_per_s
 from mitosis_protocol.limits import max_prefetch
 
-WORKERS: Final = (2, 4)
+WORKERS: Final = 4
 SIZES: Final = (2_000, 10_000)
 LIMIT_COUNT: Final = 3_000
 PATIENCE_S: Final = 300.0
@@ -35,12 +36,8 @@ class Suite:
 
 
 def run() -> list[Row]:
-    rows: list[Row] = []
-    with live_stack(agents=1) as stack:
-        for workers in WORKERS:
-            with prepared_suite(stack, workers) as suite:
-                rows += [_row(stack, suite, workers, size) for size in SIZES]
-    return rows
+    with live_stack(agents=1) as stack, prepared_suite(stack, WORKERS) as suite:
+        return [_row(stack, suite, WORKERS, size) for size in SIZES]
 
 
 def _row(stack: LiveStack, suite: Suite, workers: int, size: int) -> Row:
