@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import (
     against_peers,
+    command_gap,
     command_line,
     console,
     coordinator,
     growth,
+    idle_managers,
     ipc_round_trip,
     latencies,
     slot_run,
@@ -42,7 +44,9 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "ipc": ipc_round_trip.run,
     "slot": slot_run.run,
     "latencies": latencies.run,
+    "gap": command_gap.run,
     "sockets": sockets.run,
+    "managers": idle_managers.run,
     "throughput": _throughput,
     "workers": worker_start.run,
     "heartbeats": worker_heartbeats.run,

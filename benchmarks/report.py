@@ -72,7 +72,9 @@ def _commit() -> str:
 def _figure(figure: Figure | None) -> str:
     if figure is None:
         return "-"
-    return f"{figure.median:,.3g} {figure.unit} (±{figure.spread / 2:.0%})"
+    # Three digits; a large figure would become an exponent.
+    median = f"{figure.median:,.0f}" if figure.median >= 100 else f"{figure.median:.3g}"
+    return f"{median} {figure.unit} (±{figure.spread / 2:.0%})"
 
 
 def _peer(row: Row) -> str:

@@ -60,9 +60,13 @@ def _row(stack: LiveStack, suite: Suite, workers: int, size: int) -> Row:
 
 
 @contextmanager
-def prepared_suite(stack: LiveStack, workers: int) -> Iterator[Suite]:
+def prepared_suite(stack: LiveStack, workers: int, prefetch: int | None = None) -> Iterator[Suite]:
     """A suite on which a few tasks have run, so that everything is up and warm."""
-    schedule = {"worker_count": workers, "task_prefetch_count": max_prefetch(workers)}
+    most = max_prefetch(workers)
+    schedule = {
+        "worker_count": workers,
+        "task_prefetch_count": most if prefetch is None else prefetch,
+    }
     body = {"group_name": stack.group, "worker_schedule": schedule, "linger_seconds": 0}
     uuid = stack.post("/suites", body)["uuid"]
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
@@ -82,8 +86,8 @@ def tasks_per_s(stack: LiveStack, suite: Suite, count: int) -> float:
         suite_uuid=suite.uuid,
         task_spec={"args": [COMMAND, "{n}"], "terminal_output": False},
     )
+    await_last(stack, suite)
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
-        _await_last(connection, suite)
         ended = connection.execute(
             "SELECT count(*) FILTER (WHERE outcome = 0), extract(epoch FROM max(ended_at))::float8"
             " FROM archived_tasks WHERE suite_id = %s AND created_at >= to_timestamp(%s)",
@@ -95,10 +99,11 @@ def tasks_per_s(stack: LiveStack, suite: Suite, count: int) -> float:
     return float(count / (ended[1] - began))
 
 
-def _await_last(connection: psycopg.Connection, suite: Suite) -> None:
+def await_last(stack: LiveStack, suite: Suite) -> None:
     deadline = time.monotonic() + PATIENCE_S
     active = "SELECT count(*) FROM (SELECT FROM active_tasks WHERE suite_id = %s LIMIT 1) t"
-    while connection.execute(active, [suite.id]).fetchone() != (0,):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"suite {suite.uuid} still has tasks after {PATIENCE_S} s")
-        time.sleep(0.1)
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        while connection.execute(active, [suite.id]).fetchone() != (0,):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"suite {suite.uuid} still has tasks after {PATIENCE_S} s")
+            time.sleep(0.1)
