@@ -43,12 +43,14 @@ def main(network: str, limit_s: float, argv: list[str]) -> None:
     signal.signal(signal.SIGTERM, _leave)
     is_late = False
     try:
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True) as driver:
-            try:
-                driver.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                is_late = True
-                driver.kill()
+        # Not as a context: told to leave, we end the driver instead of waiting for it.
+        driver = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+        try:
+            driver.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            is_late = True
+            driver.kill()
+            driver.wait()
     finally:
         ended = end_descendants()
     said = {"status": driver.returncode, "is_late": is_late, "ended": ended}
