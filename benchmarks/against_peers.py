@@ -66,7 +66,10 @@ def _chosen(text: str) -> tuple[Peer, ...]:
     if not text:
         return PEERS
     known = {peer.name: peer for peer in PEERS}
-    return tuple(known[name] for name in text.split(","))
+    names = text.split(",")
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"unknown peer {', '.join(unknown)}; there are: {', '.join(known)}")
+    return tuple(known[name] for name in names)
 
 
 def _install(peers: tuple[Peer, ...]) -> dict[str, str]:

@@ -29,6 +29,7 @@ def python_of(peer: Peer) -> Path:
     mark = directory / ".ready"
     digest = hashlib.sha256(peer.requirements.read_bytes()).hexdigest()
     if not mark.exists() or mark.read_text() != digest:
+        print(f"  installing {peer.title}", flush=True)
         _install(peer.requirements, directory)
         mark.write_text(digest)
     return directory / "bin" / "python"
