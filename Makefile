@@ -72,19 +72,23 @@ schema: $(STAMP) ## write docs/protocol and the state diagrams
 docs: $(STAMP) ## the documentation as a site in site/, offline, warnings are errors
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-bench: $(STAMP) ## measure ours, the machine's limit and the peers in one run
+bench: $(STAMP) ## measure ours, the machine's limit and the peers in one run; BENCH=name for one
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 chaos: $(STAMP) ## the long fault-injection run
 	@$(BIN)/python -m tests.chaos
 
 # One resolution for all: the smaller files are constrained by the largest.
-LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+LOCK := $(COMPILE) pyproject.toml
+PEER_LOCKS := $(patsubst %.in,%.txt,$(wildcard benchmarks/peers/requirements/*.in))
 lock: $(STAMP) ## resolve the dependencies again
 	$(LOCK) --all-extras -o requirements/dev.txt
 	$(LOCK) -c requirements/dev.txt -o requirements/agent.txt
 	$(LOCK) -c requirements/dev.txt --extra server -o requirements/server.txt
 	$(LOCK) -c requirements/dev.txt --extra server --extra embedded -o requirements/embedded.txt
+	# Peers of the benchmarks live in environments of their own.
+	for lock in $(PEER_LOCKS); do $(COMPILE) $${lock%.txt}.in -o $$lock || exit 1; done
 
 release: $(STAMP) ## wheel and sdist in dist/
 	@$(BIN)/python -m build --no-isolation

@@ -1,7 +1,7 @@
-"""Does it stay fast when it is full: the same calls on an empty and on a grown database.
+"""Does it stay fast when it is full: the same calls on a database that grows in stages.
 
-Grown means 100,000 queued and 1,000,000 archived tasks. "limit" is the figure on the empty
-database of the same run, so the ratio says how much growth costs.
+1,000, 10,000 and 100,000 queued tasks with next to nothing archived, then 1,000,000 archived ones
+on top. "limit" is the figure of the first stage of the same run: the ratio says what growth costs.
 """
 
 import time
@@ -13,28 +13,46 @@ import psycopg
 from benchmarks.live_stack import LiveStack, live_stack
 from benchmarks.measure import Figure, Row, repeat
 
-QUEUED = 100_000
+QUEUED = (1_000, 10_000, 100_000)
 ARCHIVED = 1_000_000
 CYCLES = 150
 READS = 40
-GOAL = "at most 3x the empty database"
+CYCLE = "fetch and commit"
+CYCLE_GOAL = "at most 1.5x the first stage"
+READ_GOAL = "at most 3x the first stage"
 
 
 def run() -> list[Row]:
+    stages: dict[str, dict[str, Figure]] = {}
     with live_stack() as stack:
         worker = stack.register_worker()
-        empty = _measure(stack, worker)
-        _grow(stack)
-        grown = _measure(stack, worker)
+        queued = 0
+        for size in QUEUED:
+            _queue(stack, size - queued)
+            queued = size
+            stages[f"{size:,} queued"] = _measure(stack, worker)
+        _archive(stack)
+        stages[f"{queued:,} queued, {ARCHIVED:,} archived"] = _measure(stack, worker)
         worker.close()
-    return [Row(f"growth: {name}", grown[name], limit=empty[name], goal=GOAL) for name in empty]
+    first, *later = stages.items()
+    rows = [Row(f"growth: {name}, {first[0]}", figure) for name, figure in first[1].items()]
+    for stage, figures in later:
+        rows += [
+            Row(f"growth: {name}, {stage}", figure, limit=first[1][name], goal=_goal(name))
+            for name, figure in figures.items()
+        ]
+    return rows
+
+
+def _goal(name: str) -> str:
+    return CYCLE_GOAL if name == CYCLE else READ_GOAL
 
 
 def _measure(stack: LiveStack, worker: httpx2.Client) -> dict[str, Figure]:
     _top_up(stack)
     # High priority: so that the cycle sees what was submitted last, whatever is queued.
     calls: dict[str, Callable[[], float]] = {
-        "fetch and commit": lambda: _cycles(stack, worker),
+        CYCLE: lambda: _cycles(stack, worker),
         "list 100 tasks": lambda: _reads(stack, {"limit": 100, "offset": 0, "count": False}),
         "list by label": lambda: _reads(
             stack, {"labels": ["marked"], "limit": 100, "count": False}
@@ -68,11 +86,15 @@ def _reads(stack: LiveStack, body: dict[str, object]) -> float:
     return 1000 * (time.monotonic() - began) / READS
 
 
-def _grow(stack: LiveStack) -> None:
-    stack.submit_array(QUEUED)
+def _queue(stack: LiveStack, count: int) -> None:
+    stack.submit_array(count)
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE active_tasks")
+
+
+def _archive(stack: LiveStack) -> None:
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         _copy_archive(connection)
-        connection.execute("VACUUM ANALYZE active_tasks")
         connection.execute("VACUUM ANALYZE archived_tasks")
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -28,7 +29,7 @@ def print_table(rows: list[Row]) -> None:
             _figure(row.ours),
             _figure(row.limit),
             _ratio(row.ratio(row.limit)),
-            f"{row.peer_name} {_figure(row.peer)}".strip(),
+            _peer(row),
             _ratio(row.ratio(row.peer)),
             row.goal,
         )
@@ -38,7 +39,8 @@ def print_table(rows: list[Row]) -> None:
             print(f"{row.name}: {note}")
 
 
-def write_results(rows: list[Row]) -> Path:
+def write_results(rows: list[Row], failures: Mapping[str, str]) -> Path:
+    """Also after failures: what was measured until then is kept, and what is missing is named."""
     at = datetime.now(UTC)
     document = {
         "at": at.isoformat(timespec="seconds"),
@@ -49,6 +51,7 @@ def write_results(rows: list[Row]) -> Path:
             "python": platform.python_version(),
         },
         "versions": {name: version(name) for name in PACKAGES},
+        "failures": dict(failures),
         "rows": [asdict(row) for row in rows],
     }
     text = json.dumps(document, indent=1)
@@ -69,7 +72,16 @@ def _commit() -> str:
 def _figure(figure: Figure | None) -> str:
     if figure is None:
         return "-"
-    return f"{figure.median:,.3g} {figure.unit} (±{figure.spread / 2:.0%})"
+    # Three digits; a large figure would become an exponent.
+    median = f"{figure.median:,.0f}" if figure.median >= 100 else f"{figure.median:.3g}"
+    return f"{median} {figure.unit} (±{figure.spread / 2:.0%})"
+
+
+def _peer(row: Row) -> str:
+    """A peer that was asked and has no figure is missing; the row's notes say why."""
+    if row.peer_name and row.peer is None:
+        return f"{row.peer_name} missing"
+    return f"{row.peer_name} {_figure(row.peer)}".strip()
 
 
 def _ratio(value: float | None) -> str:

@@ -119,7 +119,7 @@ async def _employ_fleet(
         async with crew.at_work(working, BEAT_S):
             began = time.monotonic()
             everybody = [*members, *crew.members]
-            figures = await _hold_fleet(child, members, lambda: _strays(stack, everybody))
+            figures = await _hold_fleet(child, members, lambda: count_expired(stack, everybody))
             rate = crew.done / (time.monotonic() - began)
     _cancel(http, suite)
     figures.notes.append(
@@ -176,7 +176,7 @@ def _cancel(http: httpx2.Client, suite: str) -> None:
     http.post(f"/suites/{suite}/cancel", json=body).raise_for_status()
 
 
-def _strays(stack: LiveStack, members: list[Member]) -> int:
+def count_expired(stack: LiveStack, members: list[Member]) -> int:
     statement = (
         "SELECT count(*) FROM runners"
         " WHERE uuid = ANY (%s) AND (conn_state <> 1 OR session_epoch <> 1)"

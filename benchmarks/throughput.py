@@ -2,6 +2,7 @@
 
 From the submit to the last commit, on a suite whose host is prepared and whose workers wait, as
 the workers of every peer do. "limit" is Popen from two processes, measured beside each figure.
+Here with four workers; benchmarks.against_peers does two workers, in turns with the peers.
 """
 
 import time
@@ -19,7 +20,7 @@ from benchmarks.process_costs import Costs
 from benchmarks.spawn_limit import COMMAND, spawns_per_s
 from mitosis_protocol.limits import max_prefetch
 
-WORKERS: Final = (2, 4)
+WORKERS: Final = 4
 SIZES: Final = (2_000, 10_000)
 LIMIT_COUNT: Final = 3_000
 PATIENCE_S: Final = 300.0
@@ -35,12 +36,8 @@ class Suite:
 
 
 def run() -> list[Row]:
-    rows: list[Row] = []
-    with live_stack(agents=1) as stack:
-        for workers in WORKERS:
-            with prepared_suite(stack, workers) as suite:
-                rows += [_row(stack, suite, workers, size) for size in SIZES]
-    return rows
+    with live_stack(agents=1) as stack, prepared_suite(stack, WORKERS) as suite:
+        return [_row(stack, suite, WORKERS, size) for size in SIZES]
 
 
 def _row(stack: LiveStack, suite: Suite, workers: int, size: int) -> Row:
@@ -63,9 +60,13 @@ def _row(stack: LiveStack, suite: Suite, workers: int, size: int) -> Row:
 
 
 @contextmanager
-def prepared_suite(stack: LiveStack, workers: int) -> Iterator[Suite]:
+def prepared_suite(stack: LiveStack, workers: int, prefetch: int | None = None) -> Iterator[Suite]:
     """A suite on which a few tasks have run, so that everything is up and warm."""
-    schedule = {"worker_count": workers, "task_prefetch_count": max_prefetch(workers)}
+    most = max_prefetch(workers)
+    schedule = {
+        "worker_count": workers,
+        "task_prefetch_count": most if prefetch is None else prefetch,
+    }
     body = {"group_name": stack.group, "worker_schedule": schedule, "linger_seconds": 0}
     uuid = stack.post("/suites", body)["uuid"]
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
@@ -85,8 +86,8 @@ def tasks_per_s(stack: LiveStack, suite: Suite, count: int) -> float:
         suite_uuid=suite.uuid,
         task_spec={"args": [COMMAND, "{n}"], "terminal_output": False},
     )
+    await_last(stack, suite)
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
-        _await_last(connection, suite)
         ended = connection.execute(
             "SELECT count(*) FILTER (WHERE outcome = 0), extract(epoch FROM max(ended_at))::float8"
             " FROM archived_tasks WHERE suite_id = %s AND created_at >= to_timestamp(%s)",
@@ -98,10 +99,11 @@ def tasks_per_s(stack: LiveStack, suite: Suite, count: int) -> float:
     return float(count / (ended[1] - began))
 
 
-def _await_last(connection: psycopg.Connection, suite: Suite) -> None:
+def await_last(stack: LiveStack, suite: Suite) -> None:
     deadline = time.monotonic() + PATIENCE_S
     active = "SELECT count(*) FROM (SELECT FROM active_tasks WHERE suite_id = %s LIMIT 1) t"
-    while connection.execute(active, [suite.id]).fetchone() != (0,):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"suite {suite.uuid} still has tasks after {PATIENCE_S} s")
-        time.sleep(0.1)
+    with psycopg.connect(stack.database_url, autocommit=True) as connection:
+        while connection.execute(active, [suite.id]).fetchone() != (0,):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"suite {suite.uuid} still has tasks after {PATIENCE_S} s")
+            time.sleep(0.1)

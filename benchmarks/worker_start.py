@@ -2,6 +2,7 @@
 
 Two kinds: `slots` end where the pool's work ends (forked, launcher confined in its cgroups),
 `managed` are the real workers and count as ready when the agent heard them say so over the IPC.
+"limit" is as many bare interpreters that say so over a pipe, all started at once.
 """
 
 import asyncio
@@ -9,17 +10,20 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
 import psutil
 import structlog
 
-from benchmarks.measure import REPETITIONS, Figure, Row
+from benchmarks.measure import REPETITIONS, Figure, Row, repeat
 from nodeagent.ipc.server import IpcEvent, WorkerEndpoint, WorkerKey, WorkerReady
 from nodeagent.ipc.transport import make_server
 from nodeagent.pool.launch import SlotPlan, WorkerLaunch, decode_start
@@ -35,16 +39,37 @@ IDLE_WORKER = "benchmarks.worker_start:idle_worker"
 def run() -> list[Row]:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows: list[Row] = []
+    limits = {count: repeat(partial(_start_bare, count), "s") for count in COUNTS}
     for kind, start in (("slots", _start_slots), ("managed", _start_managed)):
         memory: list[float] = []
         for count in COUNTS:
             measured = [asyncio.run(start(count)) for _ in range(REPETITIONS)]
             seconds = Figure(tuple(took for took, _ in measured), "s")
-            rows.append(Row(f"{kind}: {count} ready", seconds, goal=GOALS.get(count, "")))
+            goal = GOALS.get(count, "")
+            rows.append(Row(f"{kind}: {count} ready", seconds, limit=limits[count], goal=goal))
             memory = [own for _, own in measured]
         name = f"{kind}: unshared memory of each of {COUNTS[-1]}"
         rows.append(Row(name, Figure(tuple(memory), "MB"), goal="under 20 MB"))
     return rows
+
+
+def _start_bare(count: int) -> float:
+    argv = [sys.executable, "-I", "-S", "-c", "print(flush=True); input()"]
+    with ExitStack() as stack:
+        began = time.perf_counter()
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            )
+            for _ in range(count)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            process.stdout.readline()
+        took = time.perf_counter() - began
+        for process in processes:
+            process.communicate(b"\n")
+        return took
 
 
 def idle_worker(data: bytes, descriptors: list[int]) -> int:

@@ -1,0 +1,1 @@
+"""Other systems that run the same tasks, each installed from the package index by itself."""
