@@ -2,7 +2,7 @@
 -- ends takes group, creator and engagement over from the row it leaves, a claim and an adoption hold runner and engagement
 -- locked. They cost a seventh of a task's life in the database. What they forbade stays forbidden: no parent goes while
 -- a task points at it. Keys towards suites, and those of rows that users submit, stay as they are. See ADR 0019.
--- Run by migration 0006. A shipped file is never edited.
+-- Run by migration 0008. A shipped file is never edited.
 ALTER TABLE archived_tasks
     DROP CONSTRAINT archived_tasks_group_fk,
     DROP CONSTRAINT archived_tasks_creator_fk,

@@ -1,2 +1,2 @@
--- Undoes 0007_attempt_room.sql.
+-- Undoes 0009_attempt_room.sql.
 ALTER TABLE task_attempts SET (fillfactor = 85);

@@ -1,4 +1,4 @@
--- Undoes 0006_proven_keys.sql.
+-- Undoes 0008_proven_keys.sql.
 DROP TRIGGER tasks_keep_assignment ON suite_assignments;
 DROP TRIGGER tasks_keep_runner ON runners;
 DROP TRIGGER tasks_keep_creator ON users;

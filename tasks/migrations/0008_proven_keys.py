@@ -10,12 +10,12 @@ class Migration(migrations.Migration):
         ("accounts", "0002_priority_ceiling"),
         ("runners", "0002_ingest_presence"),
         ("managers", "0002_metrics_history"),
-        ("tasks", "0005_console_indexes"),
+        ("tasks", "0007_pinned"),
     ]
 
     operations = [
         migrations.RunSQL(
-            load_sql("tasks", "ddl/0006_proven_keys"),
-            load_sql("tasks", "ddl/0006_proven_keys_reverse"),
+            load_sql("tasks", "ddl/0008_proven_keys"),
+            load_sql("tasks", "ddl/0008_proven_keys_reverse"),
         ),
     ]

@@ -6,11 +6,11 @@ from core.pg import load_sql
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tasks", "0006_proven_keys")]
+    dependencies = [("tasks", "0008_proven_keys")]
 
     operations = [
         migrations.RunSQL(
-            load_sql("tasks", "ddl/0007_attempt_room"),
-            load_sql("tasks", "ddl/0007_attempt_room_reverse"),
+            load_sql("tasks", "ddl/0009_attempt_room"),
+            load_sql("tasks", "ddl/0009_attempt_room_reverse"),
         ),
     ]
