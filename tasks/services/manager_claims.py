@@ -1,4 +1,4 @@
-"""Claims of many managers, gathered into one transaction. Called by the manager socket.
+"""Claims of many managers, gathered into one statement. Called by the manager socket.
 
 Nothing waits on purpose (tasks.batcher): a lone fetch runs at once, what arrives meanwhile forms
 the next batch. The statement is that of tasks.services.suite_claim; a repeated `claim_id` gives
@@ -12,6 +12,8 @@ from uuid import UUID
 from weakref import WeakKeyDictionary
 
 import msgspec
+from psycopg import AsyncConnection
+from psycopg.rows import TupleRow
 
 from core.errors import AuthenticationFailed, LeaseLost, Superseded
 from core.faults import afault
@@ -20,7 +22,7 @@ from mitosis_protocol.errors import ErrorCode
 from tasks import store
 from tasks.batcher import Batcher
 from tasks.dispatcher import CLAIMED, MAX_BATCH
-from tasks.rows import ClaimRow, ClaimVerdict
+from tasks.rows import ClaimRow, ClaimVerdict, CountRow
 from tasks.services.suite_surplus import close_tail_watch, tail_watch
 from tasks.statements import Params, Statement, array
 
@@ -46,6 +48,7 @@ class Granted(msgspec.Struct, frozen=True):
 
 
 ENGAGEMENTS: Final = Statement(EngagementRow, "suite/engagements")
+SUITE_CAPPED: Final = Statement(CountRow, "suite/capped")
 _batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Batcher[ManagerClaim, Granted]] = (
     WeakKeyDictionary()
 )
@@ -88,19 +91,35 @@ def _batcher() -> Batcher[ManagerClaim, Granted]:
 
 
 async def _claim(claims: Sequence[ManagerClaim]) -> list[Granted]:
-    async with get_pool().transaction() as conn:
+    async with get_pool().connection() as conn:
         ids = [claim.assignment_id for claim in claims]
         if None in ids:
             runners = {"runner_ids": array(claim.runner_id for claim in claims)}
             found = await ENGAGEMENTS.fetch_on(conn, runners)
             ids = [one or row.assignment_id for one, row in zip(ids, found, strict=True)]
-        # The lock in a statement of its own: the claim must see what the last holder did.
-        await store.SUITE_CAP.fetch_on(conn, {"assignment_ids": array(ids)})
-        await afault("claim.before_commit")
-        rows = await store.CLAIM_FOR_SUITE.fetch_on(conn, _params(claims, ids))
+        rows = await _hand_out(conn, claims, ids)
     await afault("claim.after_commit_before_send")
     CLAIMED.of("suite").inc(sum(row.attempt_id is not None for row in rows))
     return _granted(rows, len(claims))
+
+
+async def _hand_out(
+    conn: AsyncConnection[TupleRow],
+    claims: Sequence[ManagerClaim],
+    assignment_ids: Sequence[int | None],
+) -> list[ClaimRow]:
+    """A statement is a transaction by itself; only where `max_running` counts it needs a turn."""
+    engagements = {"assignment_ids": array(assignment_ids)}
+    params = _params(claims, assignment_ids)
+    [capped] = await SUITE_CAPPED.fetch_on(conn, engagements)
+    if capped.count == 0:
+        await afault("claim.before_commit")
+        return await store.CLAIM_FOR_SUITE.fetch_on(conn, params)
+    async with conn.transaction():
+        # The lock in a statement of its own: the claim must see what the last holder did.
+        await store.SUITE_CAP.fetch_on(conn, engagements)
+        await afault("claim.before_commit")
+        return await store.CLAIM_FOR_SUITE.fetch_on(conn, params)
 
 
 def _params(claims: Sequence[ManagerClaim], assignment_ids: Sequence[int | None]) -> Params:

@@ -258,6 +258,18 @@ MUTANTS = (
         "WHERE e.class_ord < c.class_ord AND e.lane_nos && c.lane_nos",
         "WHERE e.class_ord < c.class_ord AND e.lane_nos = c.lane_nos",
     ),
+    Mutant(
+        "everything claimed in a batch goes to one runner",
+        "claim/tail",
+        "(SELECT width_bucket(t.id, h.ids) AS at OFFSET 0)",
+        "(SELECT 1 AS at)",
+    ),
+    Mutant(
+        "the attempts of a batch are all closed like the first",
+        "settle/tail",
+        "(SELECT width_bucket(a.id, c.ids) AS at OFFSET 0)",
+        "(SELECT 1 AS at)",
+    ),
     # --- dependencies and counters ---
     Mutant(
         "a failure releases its dependents",

@@ -1,13 +1,16 @@
 """`max_running` of a suite bounds what its managers hold together, also in one statement."""
 
+import asyncio
 import uuid
 
 import pytest
 
+from core.pg import get_pool
 from suites.models import TaskSuite
 from tasks import store
+from tasks.services.manager_claims import ManagerClaim, claim_tasks, close_manager_claims
 from tasks.statements import array
-from tests.property.lab import Lab, lab_fixture
+from tests.property.lab import Lab, lab_fixture, on_pool
 
 lab = pytest.fixture(name="lab")(lab_fixture)
 
@@ -26,6 +29,35 @@ def test_without_a_cap_everybody_gets_what_was_asked(lab: Lab):
     managers = lab.runner_ids[:2]
     engaged = [lab.engage(manager) for manager in managers]
     assert [len(tasks) for tasks in _claim_together(managers, engaged, [3, 4])] == [3, 4]
+
+
+@pytest.mark.parametrize(("cap", "patience_s"), [(2, 0.5), (None, 10.0)])
+def test_a_socket_waits_for_its_turn_where_a_cap_counts(
+    lab: Lab, cap: int | None, patience_s: float
+):
+    TaskSuite.objects.filter(pk=lab.suite_id).update(max_running=cap)
+    lab.submit(5, in_suite=True)
+    manager = lab.runner_ids[0]
+    claim = ManagerClaim(
+        runner_id=manager,
+        session_epoch=0,
+        claim_id=uuid.uuid4(),
+        want=3,
+        assignment_id=lab.engage(manager),
+    )
+
+    async def ask_while_another_claims() -> tuple[bool, int]:
+        try:
+            async with get_pool().transaction() as other:
+                turn = {"assignment_ids": array([claim.assignment_id])}
+                await store.SUITE_CAP.fetch_on(other, turn)
+                asked = asyncio.create_task(claim_tasks(claim))
+                done, _ = await asyncio.wait({asked}, timeout=patience_s)
+            return bool(done), len(await asked)
+        finally:
+            await close_manager_claims()
+
+    assert on_pool(ask_while_another_claims) == ((True, 3) if cap is None else (False, 2))
 
 
 def _claim_together(managers: list[int], engaged: list[int], wants: list[int]) -> list[list[int]]:

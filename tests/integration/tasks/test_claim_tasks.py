@@ -192,6 +192,18 @@ def test_many_runners_in_one_statement_get_different_tasks(lab: Lab):
     )
     given = [task.task_id for claim in claims for task in claim.tasks]
     assert given == [ref.id for ref in refs[:40]]
+    holders = query(
+        "SELECT t.id, t.runner_id, a.runner_id AS attempted_by FROM active_tasks t"
+        " JOIN task_attempts a ON a.id = t.attempt_id WHERE t.id = ANY (%s)",
+        given,
+    )
+    wanted = {
+        task.task_id: runner
+        for runner, claim in zip(runners, claims, strict=True)
+        for task in claim.tasks
+    }
+    assert {row["id"]: row["runner_id"] for row in holders} == wanted
+    assert {row["id"]: row["attempted_by"] for row in holders} == wanted
 
 
 def test_runners_with_overlapping_lanes_never_share_a_task(lab: Lab):

@@ -372,6 +372,42 @@ def test_reports_of_many_runners_settle_in_one_statement(lab: Lab):
     assert answers == [FORBIDDEN, OK, OK, OK, OK, OK]
 
 
+def test_each_attempt_of_a_batch_is_closed_as_its_own_report_says(lab: Lab):
+    lab.submit(4)
+    runner = lab.runner_ids[0]
+    attempts = [task.attempt_id for task in lab.claim(runner, want=4).tasks]
+    outcomes = (Outcome.FAILED, Outcome.SUCCEEDED, Outcome.TIMEOUT, Outcome.FAILED)
+    reports = [
+        Report(
+            attempt_id=attempt,
+            runner_id=runner,
+            op=SettleOp.COMMIT,
+            op_id=uuid.uuid4(),
+            outcome=outcome,
+            exit_status=256 * number,
+            reason=f"report {number}" if number % 2 else None,
+        )
+        # Neither in the order of attempts nor in its reverse.
+        for number, (attempt, outcome) in enumerate(
+            zip(attempts[2:] + attempts[:2], outcomes, strict=True)
+        )
+    ]
+    assert {settled.answer for settled in lab.settle(reports)} == {OK}
+    closed = query(
+        "SELECT id, op_id, outcome, exit_status, reason FROM task_attempts WHERE id = ANY (%s)",
+        attempts,
+    )
+    assert {row.pop("id"): row for row in closed} == {
+        report.attempt_id: {
+            "op_id": report.op_id,
+            "outcome": None if report.outcome is None else report.outcome.code,
+            "exit_status": report.exit_status,
+            "reason": report.reason,
+        }
+        for report in reports
+    }
+
+
 def test_a_report_on_a_locked_task_is_asked_to_come_back(lab: Lab):
     task_id = lab.submit_one()
     runner = lab.runner_ids[0]
