@@ -17,7 +17,16 @@ INFO = {
     *("uuid", "creator_username", "group_name", "task_id", "tags", "labels", "created_at"),
     *("updated_at", "state", "timeout", "priority", "spec", "result", "upstream_task_uuid"),
     *("downstream_task_uuid", "reporter_uuid"),
-    *("outcome", "reason", "suite_uuid", "rerun_of", "attempt", "failures", "cancelling"),
+    *(
+        "outcome",
+        "reason",
+        "suite_uuid",
+        "rerun_of",
+        "attempt",
+        "failures",
+        "cancelling",
+        "middleware",
+    ),
 }
 
 
