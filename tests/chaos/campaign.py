@@ -155,6 +155,7 @@ class Campaign:
         began = time.monotonic()
         nemesis.relent(at_once=True)
         self.fleet.house.heal()
+        self.fleet.disarm()
         self.fleet.wait_ready()
         load.halt()
         while load.is_alive() or not self._is_settled():

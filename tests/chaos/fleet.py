@@ -141,6 +141,14 @@ class Fleet:
         part.bury()
         part.start(plan)
 
+    def disarm(self) -> None:
+        """What still carries a fault ends; `tend` starts it without. A fault in an agent's workers
+        would otherwise kill every one of them, and no work would ever end there.
+        """
+        for name, part in self.parts.items():
+            if part.armed and not part.has_ended():
+                self.kill(name)
+
     def kill(self, name: str) -> None:
         part = self.parts[name]
         part.is_expected_dead = True
