@@ -28,8 +28,6 @@ class Policy:
     lease_ttl_s: float = limits.LEASE_TTL_S
     # The reaper waits this much longer, so the agent's own deadline always comes first.
     reaper_grace_s: float = limits.LEASE_GRACE_S
-    # The agent stops `on_partition: stop` work this long before its lease can end.
-    agent_deadline_margin_s: float = limits.SELF_FENCE_MARGIN_S
     # An idle agent asks this often: the price of one lost push hint.
     idle_poll_s: float = 15
     # Above this share of the fleet expiring in one sweep, the fault is ours: pause and alert.
@@ -59,8 +57,6 @@ class Policy:
     suite_linger_s: float = 60
     # Distinct hosts that may fail the preparation before the suite is blocked.
     blocked_after_hosts: int = 3
-    # Network trouble in a preparation is retried this long before it counts as a failure.
-    preparation_retry_s: float = 3600
     # A prefetched task may wait this long on one host while another assigned host idles.
     tail_wait_s: float = 2
 
@@ -103,12 +99,8 @@ class Policy:
     token_lifetime_max_s: float = limits.MAX_TOKEN_LIFETIME_S
     # A rotated refresh token still works this long for the same session (lost answer).
     refresh_overlap_s: float = 300
-    # Clock difference accepted in exp/nbf.
-    token_leeway_s: float = 60
     # Revocation reaches every process within this time.
     revocation_cache_s: float = limits.REVOCATION_DELAY_S
-    # Tickets for browser streams: one use, half a minute.
-    stream_ticket_s: float = 30
     # Attempts a minute per address and user name.
     login_per_minute: int = limits.MAX_LOGINS_PER_MINUTE
 
@@ -126,8 +118,6 @@ class Policy:
     # Rows of one page: default and most.
     page_rows: int = 100
     page_rows_max: int = limits.MAX_PAGE_SIZE
-    # Presigned URLs: long enough for a slow upload of a big artifact.
-    presigned_url_s: float = 3600
 
     # --- sockets ---
     # Requests of one socket that may be unanswered at the same time.
@@ -213,10 +203,6 @@ def policy_problems(policy: Policy) -> list[str]:
             "lease_ttl_s has to be at least 4 x heartbeat_s, or one slow minute expires the fleet.",
         ),
         (
-            policy.agent_deadline_margin_s < policy.lease_ttl_s,
-            "agent_deadline_margin_s has to be below lease_ttl_s.",
-        ),
-        (
             policy.cancel_grace_s < policy.cancel_silence_s,
             "cancel_grace_s has to be below cancel_silence_s, or a polite stop counts as silence.",
         ),
@@ -240,4 +226,4 @@ def policy_problems(policy: Policy) -> list[str]:
     return problems + [sentence for holds, sentence in rules if not holds]
 
 
-_MAY_BE_ZERO = frozenset({"suite_linger_s", "suite_settle_s", "reaper_grace_s", "token_leeway_s"})
+_MAY_BE_ZERO = frozenset({"suite_linger_s", "suite_settle_s", "reaper_grace_s"})

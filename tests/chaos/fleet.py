@@ -42,7 +42,7 @@ LEASE_S = 6.0
 # end: so late may a starved or stopped agent be, and still nothing runs twice at a time.
 POLICY = (
     f"heartbeat_s=1,lease_ttl_s={LEASE_S:g},reaper_grace_s=4,sweep_s=1,idle_poll_s=3,"
-    f"agent_deadline_margin_s=1,pool_wait_s=1,existing_worker_lease_s={LEASE_S:g},"
+    f"pool_wait_s=1,existing_worker_lease_s={LEASE_S:g},"
     # A fleet of three loses a third of itself with every strike, and clones itself with every cut.
     "mass_expiry_ratio=1,mass_expiry_patience_s=10,supersedes_per_minute=1000000,"
     "user_requests_per_s=100000,login_per_minute=100000,retry_backoff_s=0.1,retry_backoff_max_s=1"

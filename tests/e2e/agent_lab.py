@@ -17,10 +17,7 @@ from tests.e2e.cluster import Cluster
 from tests.integration.workers.live_user import LiveUser, eventually
 
 # Beats and sweeps of seconds, so that a lost host is noticed within the time of a test.
-BRISK = {
-    "MITOSIS_POLICY": "heartbeat_s=1,lease_ttl_s=6,reaper_grace_s=0.5,sweep_s=1,"
-    "agent_deadline_margin_s=1,pool_wait_s=1"
-}
+BRISK = {"MITOSIS_POLICY": "heartbeat_s=1,lease_ttl_s=6,reaper_grace_s=0.5,sweep_s=1,pool_wait_s=1"}
 
 
 class AgentLab:

@@ -18,10 +18,7 @@ from tests.harness import TestServices
 from tests.integration.tasks.live_client import LiveUser, eventually
 
 # Leases of seconds, for the test that lets one run out; everybody else beats every second.
-POLICY = (
-    "heartbeat_s=3,lease_ttl_s=12,reaper_grace_s=0.5,sweep_s=1,agent_deadline_margin_s=4,"
-    "retry_backoff_s=0.2"
-)
+POLICY = "heartbeat_s=3,lease_ttl_s=12,reaper_grace_s=0.5,sweep_s=1,retry_backoff_s=0.2"
 COMMAND = ("command",)
 METRICS_TOKEN = "scrape-scrape-scrape-scrape-scrape"
 

@@ -21,7 +21,7 @@ from tests.integration.workers.live_user import eventually
 
 # Enough to see a leak of one thing per suite; a thousand on demand.
 CYCLES = int(os.environ.get("SUITE_CYCLES", "4"))
-SHORT_TOKENS = {"MITOSIS_POLICY": f"{BRISK['MITOSIS_POLICY']},manager_access_s=6,token_leeway_s=0"}
+SHORT_TOKENS = {"MITOSIS_POLICY": f"{BRISK['MITOSIS_POLICY']},manager_access_s=6"}
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300 + 20 * CYCLES)]
 

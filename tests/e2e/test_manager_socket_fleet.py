@@ -39,7 +39,7 @@ WINDOW_S = 6.0
 WINDOWS = 3  # together longer than a lease and its grace: a false expiry would show
 POLICY = {
     "MITOSIS_POLICY": f"heartbeat_s={BEAT_S},lease_ttl_s=10,reaper_grace_s=0.5,sweep_s=1,"
-    "agent_deadline_margin_s=1,user_requests_per_s=100000"
+    "user_requests_per_s=100000"
 }
 FLEET = 300
 WORKING = 4

@@ -21,8 +21,7 @@ T = TypeVar("T")
 EXISTING_WORKER = Path(__file__).with_name("existing_worker.py")
 # Leases of seconds; beats of our worker are set by its own flag below.
 SHORT_LEASE = {
-    "MITOSIS_POLICY": "heartbeat_s=0.75,lease_ttl_s=3,reaper_grace_s=0.5,sweep_s=1,"
-    "agent_deadline_margin_s=1,pool_wait_s=1"
+    "MITOSIS_POLICY": "heartbeat_s=0.75,lease_ttl_s=3,reaper_grace_s=0.5,sweep_s=1,pool_wait_s=1"
 }
 
 

@@ -40,7 +40,6 @@ def test_an_override_changes_one_number_and_keeps_its_kind():
         ({"sweep_s": -1.0}, "positive"),
         ({"body_bytes": 2.0**30}, "bulk_body_bytes"),
         ({"lock_timeout_s": 60.0}, "statement_timeout_s"),
-        ({"agent_deadline_margin_s": 120.0}, "agent_deadline_margin_s"),
         ({"cancel_silence_s": 5.0}, "cancel_grace_s"),
         ({"page_rows": 501.0}, "page_rows_max"),
         ({"manager_access_s": 1e9}, "token_lifetime_max_s"),
