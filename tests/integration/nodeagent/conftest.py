@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 
+from nodeagent.ipc.server import TransportName
 from tests.fakes.http_coordinator import FakeCoordinator
+from tests.fakes.ipc_agent import IpcAgent
 from tests.fakes.ipc_workers import IpcWorkers
 from tests.fakes.worker_process import WorkerProcess, living, running_worker, wait_until
 
@@ -50,3 +52,14 @@ def ipc_workers() -> Iterator[IpcWorkers]:
     workers = IpcWorkers()
     yield workers
     workers.close()
+
+
+@pytest.fixture(params=["iceoryx2", "iceoryx2 on a loop", "unix"])
+def agent(request: pytest.FixtureRequest, ipc_workers: IpcWorkers) -> Iterator[IpcAgent]:
+    """One per way of serving; it leaves nothing behind."""
+    transport: TransportName = "unix" if request.param == "unix" else "iceoryx2"
+    agent = IpcAgent(transport, ipc_workers, is_on_loop="loop" in request.param)
+    yield agent
+    agent.close()
+    assert agent.left_behind() == []
+    agent.remove()

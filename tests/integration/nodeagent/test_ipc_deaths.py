@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,21 +13,11 @@ from nodeagent.ipc.names import is_agent_alive
 from nodeagent.ipc.server import TransportName, WorkerKey, WorkerReady
 from nodeagent.ipc.transport import make_server
 from tests.fakes.ipc_agent import IpcAgent, count_descriptors, left_behind, make_item
-from tests.fakes.ipc_workers import IpcWorkers, Worker
+from tests.fakes.ipc_workers import Worker
 
 REPO = Path(__file__).parents[3]
 KILLS = 5
 STALL_US = 50_000.0
-
-
-@pytest.fixture(params=["iceoryx2", "unix"])
-def agent(request: pytest.FixtureRequest, ipc_workers: IpcWorkers) -> Iterator[IpcAgent]:
-    transport: TransportName = request.param
-    agent = IpcAgent(transport, ipc_workers)
-    yield agent
-    agent.close()
-    assert agent.left_behind() == []
-    agent.remove()
 
 
 def test_the_death_of_a_worker_stalls_nobody(agent: IpcAgent) -> None:

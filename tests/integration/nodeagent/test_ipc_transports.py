@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,22 +17,12 @@ from mitosis_protocol.ipc import (
     UploadReply,
     WorkerSettings,
 )
-from nodeagent.ipc.server import TransportName, WorkerAsked, WorkerKey, WorkerReady
+from nodeagent.ipc.server import WorkerAsked, WorkerKey, WorkerReady
 from tests.fakes.ipc_agent import IpcAgent, count_descriptors, make_item
 from tests.fakes.ipc_workers import IpcWorkers
 
 # A leak of one thing each shows with any number; thousands on demand.
 ATTACHMENTS = int(os.environ.get("IPC_ATTACHMENTS", "250"))
-
-
-@pytest.fixture(params=["iceoryx2", "iceoryx2 on a loop", "unix"])
-def agent(request: pytest.FixtureRequest, ipc_workers: IpcWorkers) -> Iterator[IpcAgent]:
-    transport: TransportName = "unix" if request.param == "unix" else "iceoryx2"
-    agent = IpcAgent(transport, ipc_workers, is_on_loop="loop" in request.param)
-    yield agent
-    agent.close()
-    assert agent.left_behind() == []
-    agent.remove()
 
 
 def test_a_worker_fetches_from_the_shelf_in_order_and_reports(agent: IpcAgent) -> None:
