@@ -18,6 +18,8 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
+from typing_extensions import override
+
 from nodeagent.worker.confinement import Confinement
 from nodeagent.worker.launcher_main import UNKILLABLE_AFTER_S, serve
 
@@ -135,6 +137,7 @@ class _Program:
 
 
 class _Keeper(_Program):
+    @override
     def kill(self) -> None:
         """It takes the launcher and all below it along, which a killed one could not."""
         self.signal(signal.SIGTERM)

@@ -22,8 +22,7 @@ _REASON: Final = "the worker that has its resources is gone or cannot run it"
 def end_unreachable(*, max_tasks: int) -> int:
     """End them; answers how many. Somebody else sweeping: nothing is done."""
     with try_advisory_xact_lock("sweep.unreachable") as is_ours:
-        asked = {"max_tasks": max_tasks, "reason": _REASON}
-        rows = _END.fetch_sync(asked) if is_ours else []
+        rows = _END.fetch_sync({"max_tasks": max_tasks, "reason": _REASON}) if is_ours else []
     ended = [row.task_id for row in rows if row.answer == "end"]
     if ended:
         log.warning("tasks.unreachable", count=len(ended), task_ids=ended[:20])
