@@ -51,6 +51,7 @@ def worker_of(process: psutil.Process) -> psutil.Process:
     return process.parents()[1]
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("agents")
 def test_the_task_of_a_killed_worker_is_tried_again(
     lab: AgentLab, marker: str, open_dir: Path, figure: Figure
@@ -157,6 +158,7 @@ def test_after_a_killed_agent_the_next_one_clears_up_and_the_suite_is_finished(
     assert cleaned.read_text() == "x\nx\n"
 
 
+@pytest.mark.alone
 def test_a_killed_agent_leaves_no_process_behind(
     lab: AgentLab, marker: str, figure: Figure
 ) -> None:

@@ -95,9 +95,12 @@ def test_a_killed_coordinator_costs_no_attempt(user: LiveUser, starter: object):
     flags = () if starter is existing_worker else ("--tags", tag)
     with starter(user, tag, *flags, **given) as worker:
         user.running(uuid)
-        user.cluster.kill("web0")
+        # All of them: a worker that only cannot reach its own is silent, and loses its lease.
+        for name in ("web1", "web0"):
+            user.cluster.kill(name)
         time.sleep(1)
-        restart(user.cluster, "web0")
+        for name in ("web0", "web1"):
+            restart(user.cluster, name)
         info = user.ended(uuid)
         assert worker.poll() is None
     assert (info["outcome"], info["attempt"], info["failures"]) == ("succeeded", 1, 0)
