@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.worker import process_tree
 from nodeagent.worker.launcher import Command, Launcher
 
 SHARED = {"PATH": os.defpath, "WHO": "everybody", "LONE": "a\udcffb"}
@@ -16,11 +15,10 @@ SHARED = {"PATH": os.defpath, "WHO": "everybody", "LONE": "a\udcffb"}
 
 @pytest.fixture
 async def launcher() -> AsyncIterator[Launcher]:
-    made = Launcher()
+    # Below a keeper: without one its end would end every child of this process, stores included.
+    made = Launcher(is_kept=True)
     yield made
     await made.close()
-    # Else orphans of later tests become children of this process, which reaps none.
-    process_tree._prctl(process_tree._PR_SET_CHILD_SUBREAPER, 0)
 
 
 async def _seen(launcher: Launcher, out: Path, command: Command) -> dict[bytes, bytes]:
