@@ -43,10 +43,10 @@ def picture(backlog: int, *jobs: Job, agents: tuple[tuple[str, Agent], ...] = ()
     return Picture(backlog=backlog, jobs=jobs, agents=dict(agents))
 
 
-def allocation(**limits: object) -> Allocation:
-    numbers: Iterator[int] = count(1)
+def allocation(numbers: Iterator[int] | None = None, **limits: object) -> Allocation:
     known = {"max_jobs": 4, "tasks_per_job": 10, "first_pause_s": 30, "max_pause_s": 200, **limits}
-    return Allocation(Limits(**known), lambda: f"new{next(numbers)}")  # type: ignore[arg-type]
+    drawn = count(1) if numbers is None else numbers
+    return Allocation(Limits(**known), lambda: f"new{next(drawn)}")  # type: ignore[arg-type]
 
 
 def submits(actions: list[Action]) -> int:
@@ -244,12 +244,13 @@ class World:
         self.jobs: dict[str, Job] = {}
         self.late: list[tuple[str, float]] = []  # submitted, not answered, not there yet
         self.numbers = count(1)
+        self.tokens = count(1)  # no life of the allocator draws one of an earlier life again
         self.now = 0.0
         self.restart()
 
     def restart(self) -> None:
         self.arrive()
-        self.planner = allocation(max_jobs=self.max_jobs, tasks_per_job=1, idle_s=0)
+        self.planner = allocation(self.tokens, max_jobs=self.max_jobs, tasks_per_job=1, idle_s=0)
 
     def look(self, backlog: int, answer: str) -> None:
         agents = tuple(
