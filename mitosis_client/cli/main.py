@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
-from mitosis_client.cli.exit_codes import INTERRUPTED, USAGE, code_of
+from mitosis_client.cli.exit_codes import FAILURE, INTERRUPTED, USAGE, code_of
 from mitosis_client.cli.output import fail, fail_in
 from mitosis_client.cli.session import Session
 from mitosis_client.errors import MitosisError
@@ -122,9 +122,8 @@ def main() -> None:
     except StackError as error:
         sys.exit(fail(str(error)))
     except BrokenPipeError:
-        # Whoever reads has seen enough, as `head` has: no failure, also under `pipefail`.
         sys.stderr.close()  # or the interpreter would complain about stdout at its end
-        sys.exit(0)
+        sys.exit(FAILURE)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
 
