@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from mitosis_stack.binaries import find_postgres, find_valkey, find_weed
 from mitosis_stack.coordinator import SETTINGS_MODULE, AsgiServer, CeleryProcess
@@ -24,6 +25,7 @@ class Backing:
 
     services: tuple[Service, ...]
     environment: Mapping[str, str]
+    sockets: Path  # made here; remove_runtime_dir once everything has stopped
     ports: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -79,7 +81,7 @@ def build_backing(
         )
         services.append(seaweed)
         environment.update(seaweed.environment)
-    return Backing(tuple(services), environment, ports)
+    return Backing(tuple(services), environment, sockets, ports)
 
 
 def coordinator_environment(

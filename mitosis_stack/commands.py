@@ -23,7 +23,7 @@ from mitosis_stack.assembly import (
 )
 from mitosis_stack.errors import AlreadyRunning, ChildFailed, StackError, StopRequested
 from mitosis_stack.guardian import start_time
-from mitosis_stack.layout import DataDir, read_json
+from mitosis_stack.layout import DataDir, read_json, remove_runtime_dir
 from mitosis_stack.lock import DataDirLock
 from mitosis_stack.ports import choose_http_port
 from mitosis_stack.probes import http_status
@@ -86,6 +86,7 @@ def up(settings: StackSettings, say: Say, on_ready: Callable[[Credentials], None
         say("Stopped while starting.")
     finally:
         supervisor.stop_all()
+        remove_runtime_dir(backing.sockets)
         lock.release()
     return 0
 

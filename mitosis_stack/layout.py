@@ -120,6 +120,11 @@ def runtime_dir(data: DataDir, user: ServiceUser | None, preferred: str | None) 
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir="/tmp"))
 
 
+def remove_runtime_dir(path: Path) -> None:
+    """After an orderly stop. Whatever cannot be removed is taken over by the next start."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
 def _runtime_bases(user: ServiceUser | None, preferred: str | None) -> list[Path]:
     if user is not None:  # a per-user runtime directory would be closed to the service user
         return [Path("/run"), Path("/tmp")]  # noqa: S108 - ownership is checked

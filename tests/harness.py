@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from mitosis_stack.assembly import Backing, build_backing
-from mitosis_stack.layout import DataDir
+from mitosis_stack.layout import DataDir, remove_runtime_dir
 from mitosis_stack.process import Child, spawn, wait_until
 from mitosis_stack.settings import ExternalServices, StackSettings
 
@@ -61,6 +61,7 @@ class TestServices:
     def stop(self) -> None:
         for child in reversed(self._children):
             child.kill()
+        remove_runtime_dir(self._backing.sockets)
         shutil.rmtree(self.root, ignore_errors=True)
 
 

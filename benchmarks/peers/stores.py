@@ -9,7 +9,7 @@ from typing import Final
 
 from benchmarks.peers.catalogue import Store
 from mitosis_stack.assembly import build_backing
-from mitosis_stack.layout import DataDir
+from mitosis_stack.layout import DataDir, remove_runtime_dir
 from mitosis_stack.process import spawn, wait_until
 from mitosis_stack.settings import ExternalServices, read_settings
 
@@ -37,3 +37,4 @@ def running_store(kind: Store) -> Iterator[str]:
             yield backing.environment[VARIABLES[kind]]
         finally:
             child.stop()
+            remove_runtime_dir(backing.sockets)

@@ -26,7 +26,7 @@ from mitosis_stack.assembly import (
     coordinator_environment,
 )
 from mitosis_stack.coordinator import AsgiServer, CeleryProcess
-from mitosis_stack.layout import DataDir
+from mitosis_stack.layout import DataDir, remove_runtime_dir
 from mitosis_stack.ports import pick_free
 from mitosis_stack.process import log_tail, spawn, wait_until
 from mitosis_stack.services import Service
@@ -64,6 +64,7 @@ class Fleet:
         self.root = root
         self.data = DataDir(root / "data")
         self.house = ProxyHouse()
+        self._sockets: Path | None = None
         self.parts: dict[str, Part] = {}
         self.clocks: dict[str, Clock] = {}
         self.fired: Counter[str] = Counter()
@@ -189,6 +190,8 @@ class Fleet:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self.house.close()
+        if self._sockets is not None:
+            remove_runtime_dir(self._sockets)
 
     def _note_end(self, part: Part, status: int) -> None:
         if part.is_expected_dead:
@@ -221,6 +224,7 @@ class Fleet:
             {},
             {"dynamic_shared_memory_type": "mmap", "max_connections": "150"},
         )
+        self._sockets = backing.sockets
         for service in backing.services:
             self._add(service)
         self._wait_for(backing.services)

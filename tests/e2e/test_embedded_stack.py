@@ -5,6 +5,7 @@ import signal
 import stat
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import psutil
@@ -70,13 +71,27 @@ def test_a_second_start_on_the_same_data_dir_is_refused(shared: Stack):
     assert shared.is_ready()
 
 
-def test_a_second_stack_beside_it_picks_its_own_ports(shared: Stack, stack: Stack):
+def test_a_second_stack_beside_it_picks_its_own_ports_and_leaves_no_socket_behind(
+    shared: Stack, stack: Stack
+):
     stack.up()
     assert stack.url != shared.url
     assert stack.is_ready()
     assert shared.is_ready()
+    places = _places_of_sockets(stack)
+    assert places
     stack.down()
     assert shared.is_ready()
+    assert [place for place in places if place.exists()] == []
+
+
+def _places_of_sockets(stack: Stack) -> set[Path]:
+    return {
+        Path(connection.laddr).parent
+        for process in stack.processes()
+        for connection in process.net_connections(kind="unix")
+        if "/mitosis-" in connection.laddr
+    }
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from mitosis_stack.assembly import build_backing
-from mitosis_stack.layout import DataDir
+from mitosis_stack.layout import DataDir, remove_runtime_dir
 from mitosis_stack.process import Child, spawn, wait_until
 from mitosis_stack.settings import ExternalServices, StackSettings
 from tests.harness import S3_VARIABLES
@@ -32,6 +32,7 @@ class PrivatePostgres:
         )
         backing = build_backing(data, settings, {})
         [self._service] = backing.services
+        self._sockets = backing.sockets
         self.url = backing.environment["DATABASE_URL"]
         self._child: Child | None = None
 
@@ -48,3 +49,4 @@ class PrivatePostgres:
     def stop(self) -> None:
         assert self._child is not None
         self._child.stop()
+        remove_runtime_dir(self._sockets)
