@@ -44,7 +44,7 @@ class NodeManagerAdmin(AuditedAction, ReadOnlyAdmin):
     list_select_related = ("runner", "runner__owner")
     list_filter = ("state", "runner__desired_state", "runner__conn_state")
     search_fields = ("=runner__uuid", "=runner__owner__username")
-    exclude = ("refresh_hash", "refresh_previous_hash")
+    exclude = ("refresh_hash", "refresh_previous_hash", "refresh_family_hash")
     actions = ("drain", "undrain", "quarantine", "release", "shut_down", "revoke")
 
     @override

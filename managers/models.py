@@ -42,7 +42,9 @@ class NodeManager(models.Model):
     quarantine_count = models.IntegerField(default=0, db_default=0)
     evidence_since = models.DateTimeField(db_default=Now())
 
-    # Refresh tokens are kept as SHA-256; the one before the newest works a little longer.
+    # Refresh tokens are kept as SHA-256; the one before the newest works a little longer, and the
+    # name in front of all of them tells one that was spent from one that never was.
+    refresh_family_hash = models.CharField(max_length=64, default="", db_default="", blank=True)
     refresh_hash = models.CharField(max_length=64, default="", db_default="", blank=True)
     refresh_previous_hash = models.CharField(max_length=64, default="", db_default="", blank=True)
     refresh_rotated_at = models.DateTimeField(null=True, blank=True)
