@@ -15,9 +15,12 @@ fourth hit by chance (`seed=7` as a rule of its own fixes the dice). Actions:
     exc[:name]       raise FaultInjected, or the exception registered under `name`
     delay:seconds    sleep
     drop, dup        only at delivery points (`deliveries`): send zero times, or twice
+
+Whatever is done is first said in one line of JSON on the standard error stream.
 """
 
 import asyncio
+import contextlib
 import os
 import random
 import re
@@ -83,6 +86,7 @@ class _Plan:
     def next_rule(self, name: str) -> _Rule | None:
         for rule in self.rules:
             if rule.covers(name) and rule.fires(self.dice):
+                _say(rule, name)
                 return rule
         return None
 
@@ -157,6 +161,13 @@ def deliveries(name: str) -> int:
     else:
         _hurt(_plan, rule, name)
     return 1
+
+
+def _say(rule: _Rule, name: str) -> None:
+    """To the descriptor itself: a process that is about to be killed flushes nothing."""
+    line = f'{{"event": "fault.injected", "point": "{name}", "action": "{rule.action}"}}\n'
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode())
 
 
 def _hurt(plan: _Plan, rule: _Rule, name: str) -> None:

@@ -243,4 +243,5 @@ class WorkerSettings(IpcMessage, frozen=True, tag="worker_settings"):
     cancel_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
 
 
-MAX_INLINE_BYTES: Final = 1 << 20  # beyond this a payload goes through a file of the worker's
+# Beyond this a payload goes through a file of the worker's; a full piece of output fits.
+MAX_INLINE_BYTES: Final = 1 << 17

@@ -128,7 +128,9 @@ class TasksAvailable(ToManagerMessage, frozen=True, tag="tasks_available"):
 
 
 class TaskReportAck(ToManagerMessage, frozen=True, tag="task_report_ack"):
-    """`url` answers an upload. `action` is what was done: end, requeue or keep."""
+    """`url` answers an upload. `action` is what was done: end, requeue or keep. Without success
+    `code` and `message` say why.
+    """
 
     request_id: int
     success: bool
@@ -136,6 +138,8 @@ class TaskReportAck(ToManagerMessage, frozen=True, tag="task_report_ack"):
     answer: ReportAnswer | None = None
     action: str | None = None
     task_uuid: UUID | None = None  # the new task after Submit
+    code: ErrorCode | None = None
+    message: str | None = None
 
 
 class ReportResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

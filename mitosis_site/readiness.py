@@ -22,6 +22,9 @@ from mitosis_site.object_store import ObjectStore, probe_urls
 
 # A cancelled probe gets this long to close its socket; then the answer goes out without it.
 CANCEL_S: Final = 0.2
+# S3 services forgive a clock that is a quarter of an hour off. A signature that lived shorter would
+# be over when it is made on a slow clock, and a good key would look refused.
+PROBE_LIFE_S: Final = 900
 
 Probe = Callable[[], Awaitable[str | None]]
 
@@ -117,7 +120,7 @@ async def _ask_redis(url: str, limit_s: float) -> str:
 
 async def _ask_s3(store: ObjectStore, limit_s: float) -> str:
     # The first call builds a client from files, so it stays off the loop.
-    urls = await asyncio.to_thread(probe_urls, store, expires_s=60)
+    urls = await asyncio.to_thread(probe_urls, store, expires_s=PROBE_LIFE_S)
     try:
         async with httpx2.AsyncClient(timeout=limit_s, trust_env=False) as client:
             for bucket, url in urls.items():

@@ -17,7 +17,16 @@ from core.faults import afault
 from mitosis_protocol.enums import Outcome, ReportAnswer
 from tasks import store
 from tasks.batcher import Batcher
-from tasks.rows import ClaimedTask, ClaimRequest, ClaimRow, ClaimVerdict, Report, SettleRow
+from tasks.rows import (
+    ClaimedTask,
+    ClaimRequest,
+    ClaimRow,
+    ClaimVerdict,
+    Report,
+    SettleRow,
+    UploadRequest,
+    UploadRow,
+)
 
 Answer = TypeVar("Answer")
 
@@ -101,6 +110,10 @@ class Dispatcher:
         self.progress = Batcher(
             self._progress, is_final=lambda answer: answer is not ReportAnswer.RETRY_LATER, lanes=1
         )
+        # One lane: two statements would only find each other's group locked.
+        self.uploads = Batcher(
+            self._issue_uploads, is_final=lambda row: row.answer != "busy", lanes=1
+        )
 
     async def close(self) -> None:
         """Let running statements end and refuse the rest."""
@@ -109,6 +122,7 @@ class Dispatcher:
         await self.starts.close()
         await self.finishes.close()
         await self.progress.close()
+        await self.uploads.close()
 
     async def _claim(self, requests: Sequence[ClaimRequest]) -> list[Claim]:
         await afault("claim.before_commit")
@@ -143,6 +157,10 @@ class Dispatcher:
             [(item.attempt_id, item.runner_id, item.data) for item in items]
         )
         return [answer_of(row.answer) for row in await store.APPEND_PROGRESS.fetch(params)]
+
+    async def _issue_uploads(self, requests: Sequence[UploadRequest]) -> list[UploadRow]:
+        rows = await store.ISSUE_UPLOADS.fetch(store.upload_params(requests))
+        return exact_uploads(rows)
 
 
 _dispatchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Dispatcher] = WeakKeyDictionary()
@@ -191,6 +209,16 @@ def settled_of(row: SettleRow) -> Settled:
         failures=row.failures,
         is_excluded=bool(row.is_excluded),
     )
+
+
+def exact_uploads(rows: Sequence[UploadRow]) -> list[UploadRow]:
+    """The same; who was refused for the quota beside others asks again, as it may fit alone."""
+    if len(rows) == 1:
+        return list(rows)
+    return [
+        msgspec.structs.replace(row, answer="busy") if row.answer == "quota" else row
+        for row in rows
+    ]
 
 
 def counted(settled: list[Settled]) -> list[Settled]:

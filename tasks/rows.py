@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from mitosis_protocol.enums import Outcome, TaskResultMessage
+from mitosis_protocol.enums import ArtifactContentType, Outcome, TaskResultMessage
 
 
 class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +133,26 @@ class StartRow(msgspec.Struct, frozen=True):
 class AnswerRow(msgspec.Struct, frozen=True):
     ord: int
     answer: str
+
+
+class UploadRequest(msgspec.Struct, frozen=True):
+    """An archive of an attempt, about to be uploaded by the runner that holds it."""
+
+    attempt_id: int
+    runner_id: int
+    content_type: ArtifactContentType
+    size: int
+
+
+class UploadRow(msgspec.Struct, frozen=True):
+    """`answer`: ok, or busy, absent, stale, inactive, quota; `is_there`: asked for before."""
+
+    ord: int
+    answer: str
+    task_uuid: UUID | None
+    attempt: int | None
+    is_there: bool
+    group_name: str | None
 
 
 class InventoryRow(msgspec.Struct, frozen=True):

@@ -27,10 +27,13 @@ from tasks.rows import (
     SuiteCounts,
     TaskRef,
     TrimRow,
+    UploadRequest,
+    UploadRow,
     Upstream,
 )
 from tasks.rows_suites import RerunCandidate, RerunEdge, RerunRef
 from tasks.statements import Params, Statement, array, as_unavailable
+from tasks.storage import artifact_key_pattern
 
 CLAIM: Final = Statement(ClaimRow, "claim/groups", "claim/tail")
 START: Final = Statement(StartRow, "start")
@@ -41,6 +44,7 @@ REAP: Final = Statement(SettleRow, "settle/reap", "settle/tail")
 END_OVERDUE: Final = Statement(SettleRow, "settle/overdue", "settle/tail")
 END_STILLBORN: Final = Statement(SettleRow, "settle/stillborn", "settle/tail")
 LEASE_CENSUS: Final = Statement(CountRow, "census")
+ISSUE_UPLOADS: Final = Statement(UploadRow, "uploads/issue")
 INVENTORY: Final = Statement(InventoryRow, "inventory")
 ADOPT: Final = Statement(AnswerRow, "adopt")
 INSERT_TASKS: Final = Statement(TaskRef, "submit/insert")
@@ -117,6 +121,16 @@ def finish_params(held: Iterable[tuple[int, int, bool]]) -> Params:
         "attempt_ids": array(attempt_id for attempt_id, _, _ in items),
         "runner_ids": array(runner_id for _, runner_id, _ in items),
         "cancelled": array(is_cancelled for _, _, is_cancelled in items),
+    }
+
+
+def upload_params(requests: Sequence[UploadRequest]) -> Params:
+    return {
+        "attempt_ids": array(request.attempt_id for request in requests),
+        "runner_ids": array(request.runner_id for request in requests),
+        "content_types": array(request.content_type.code for request in requests),
+        "sizes": array(request.size for request in requests),
+        "key_patterns": [artifact_key_pattern(request.content_type) for request in requests],
     }
 
 

@@ -106,7 +106,13 @@ async def on_report_task(peer: Peer, message: ReportTask) -> Answers:
         raise
     except DomainError as error:
         return [
-            TaskReportAck(request_id=message.request_id, success=False, answer=_answer_of(error))
+            TaskReportAck(
+                request_id=message.request_id,
+                success=False,
+                answer=_answer_of(error),
+                code=error.code,
+                message=error.msg,
+            )
         ]
 
 

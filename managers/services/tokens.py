@@ -1,14 +1,16 @@
 """The tokens of a manager: a short-lived access token, and a refresh token that works once.
 
-Refresh tokens are 256 random bits, kept as their SHA-256. Using one hands out the next; the one
-before still works for some minutes, for an answer that got lost. Later use of a spent token means
-that two parties have it: everything issued to the manager ends (correctness 5.2).
+Refresh tokens are 256 random bits behind the name of their family, both kept as SHA-256. Using one
+hands out the next; the one before still works for some minutes, for an answer that got lost. Any
+other token of the family was spent long ago, and whoever shows it shares it with somebody:
+everything issued to the manager ends (correctness 5.2).
 """
 
 import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from django.db import transaction
 
@@ -21,6 +23,14 @@ from managers.models import NodeManager
 from mitosis_protocol.errors import ErrorCode
 from runners.models import Runner
 from runners.services.registration import issue_runner_token, rotate_token_generation
+
+_SEPARATOR: Final = "."  # not in the alphabet of either half
+_ROTATED: Final = [
+    "refresh_previous_hash",
+    "refresh_hash",
+    "refresh_family_hash",
+    "refresh_rotated_at",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +53,13 @@ class TokenPolicy:
 
 def issue_first_tokens(runner: Runner, *, access_s: float, lifetime_s: float) -> ManagerTokens:
     """For a manager that has just been registered, in that transaction."""
-    secret = _new_secret()
+    family = _new_family()
+    secret = _new_secret(family)
     expires_at = clock.now() + timedelta(seconds=lifetime_s)
     NodeManager.objects.filter(pk=runner.pk).update(
-        refresh_hash=_digest(secret), refresh_expires_at=expires_at
+        refresh_hash=_digest(secret),
+        refresh_family_hash=_digest(family),
+        refresh_expires_at=expires_at,
     )
     return _tokens(runner, secret, expires_at, access_s)
 
@@ -60,16 +73,20 @@ def refresh_tokens(
         given = _digest(refresh_token)
         if node.refresh_expires_at is None or node.refresh_expires_at <= clock.now():
             raise _refused(ErrorCode.AUTH_EXPIRED_TOKEN)
-        if not node.refresh_hash or not _is_known(node, given):
+        is_newest = _is_same(given, node.refresh_hash)
+        is_repeat = _is_same(given, node.refresh_previous_hash) and _is_in_overlap(node, policy)
+        is_reuse = not is_newest and not is_repeat
+        if not node.refresh_hash or (is_reuse and not _is_spent(node, refresh_token)):
             raise _refused(ErrorCode.AUTH_INVALID_TOKEN)
-        is_reuse = not secrets.compare_digest(given, node.refresh_hash) and not _is_in_overlap(
-            node, policy
-        )
-        secret = _new_secret()
+        family = _family_of(node, refresh_token) or _new_family()
+        secret = _new_secret(family)
         node.refresh_previous_hash = "" if is_reuse else given
         node.refresh_hash = "" if is_reuse else _digest(secret)
-        node.refresh_rotated_at = clock.now()
-        node.save(update_fields=["refresh_previous_hash", "refresh_hash", "refresh_rotated_at"])
+        node.refresh_family_hash = _digest(family)
+        if is_newest:
+            # A repetition does not start the overlap anew, or a spent token would never end.
+            node.refresh_rotated_at = clock.now()
+        node.save(update_fields=_ROTATED)
         outcome = "reused" if is_reuse else "ok"
         record(actor=actor, action="manager.refresh", target=str(runner.uuid), outcome=outcome)
         expires_at = node.refresh_expires_at
@@ -101,11 +118,17 @@ def _tokens(runner: Runner, secret: str, until: datetime, access_s: float) -> Ma
     return ManagerTokens(token, now + lifetime, secret, until)
 
 
-def _is_known(node: NodeManager, given: str) -> bool:
-    return secrets.compare_digest(given, node.refresh_hash) or (
-        bool(node.refresh_previous_hash)
-        and secrets.compare_digest(given, node.refresh_previous_hash)
-    )
+def _is_spent(node: NodeManager, token: str) -> bool:
+    """Whether it was issued to this manager once; nobody else can know the family's name."""
+    is_previous = _is_same(_digest(token), node.refresh_previous_hash)
+    return is_previous or _family_of(node, token) is not None
+
+
+def _family_of(node: NodeManager, token: str) -> str | None:
+    """The name at the token's front, if it is this manager's."""
+    family, separator, _ = token.partition(_SEPARATOR)
+    is_ours = bool(separator) and _is_same(_digest(family), node.refresh_family_hash)
+    return family if is_ours else None
 
 
 def _is_in_overlap(node: NodeManager, policy: TokenPolicy) -> bool:
@@ -114,8 +137,16 @@ def _is_in_overlap(node: NodeManager, policy: TokenPolicy) -> bool:
     return clock.now() - node.refresh_rotated_at <= timedelta(seconds=policy.overlap_s)
 
 
-def _new_secret() -> str:
-    return secrets.token_urlsafe(32)
+def _is_same(given: str, kept: str) -> bool:
+    return bool(kept) and secrets.compare_digest(given, kept)
+
+
+def _new_family() -> str:
+    return secrets.token_urlsafe(16)
+
+
+def _new_secret(family: str) -> str:
+    return f"{family}{_SEPARATOR}{secrets.token_urlsafe(32)}"
 
 
 def _digest(secret: str) -> str:

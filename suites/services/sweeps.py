@@ -5,6 +5,7 @@ locks the suites nobody else holds, then changes them in a second statement of t
 transaction, whose snapshot is newer than the locks: two sweepers share the work, nobody waits.
 """
 
+from collections.abc import Collection, Mapping
 from typing import Final
 
 import structlog
@@ -29,19 +30,24 @@ def complete_drained(*, batch: int) -> list[int]:
     return _sweep("drained", {"batch": batch})
 
 
+def complete_emptied(suite_ids: Collection[int]) -> list[int]:
+    """Complete those of the given suites that are closed and have no task left; answers them."""
+    return _sweep("emptied", {"suite_ids": list(suite_ids)}, apply="drained")
+
+
 def stop_failing(*, batch: int, min_ended: int = MIN_ENDED_FOR_RATE) -> list[int]:
     """Block suites whose failures passed their limit; answers their ids."""
     return _sweep("failing", {"batch": batch, "min_ended": min_ended})
 
 
-def _sweep(kind: str, parameters: dict[str, float]) -> list[int]:
+def _sweep(kind: str, parameters: Mapping[str, float | list[int]], *, apply: str = "") -> list[int]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(load_sql("suites", f"find/{kind}"), parameters)
         found = [int(row[0]) for row in cursor.fetchall()]
         if not found:
             return []
         fault(f"suites.sweep_{kind}")
-        cursor.execute(load_sql("suites", f"apply/{kind}"), {"suite_ids": found})
+        cursor.execute(load_sql("suites", f"apply/{apply or kind}"), {"suite_ids": found})
         changed = [int(row[0]) for row in cursor.fetchall()]
     if changed:
         log.info("suites.swept", kind=kind, count=len(changed), suite_ids=changed[:20])

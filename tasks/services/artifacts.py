@@ -1,8 +1,8 @@
 """Archives of tasks: upload URLs that charge the group's storage, download URLs, deletion.
 
-Called by the API of tasks (users) and of workers and managers (runners). Every attempt has objects
-of its own, so a late upload of a lost attempt touches nothing that counts. Charged when the URL is
-issued; a superseded attempt's charge is given back when a newer one uploads, or by the sweep.
+Called by the API of tasks; what runners upload is tasks.services.attempt_uploads. Every attempt has
+objects of its own, so a late upload of a lost attempt touches nothing that counts. Charged when the
+URL is issued; a superseded attempt's charge is given back by a newer one's upload, or by the sweep.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -16,9 +16,9 @@ from django.db.models import Exists, OuterRef
 
 from accounts.services.storage import charge_storage, refund_storage
 from core import clock
-from core.errors import Conflict, InvalidInput, NotFound, StaleAttempt
+from core.errors import Conflict, InvalidInput, NotFound
 from mitosis_protocol.enums import ArtifactContentType
-from tasks.models import ActiveTask, ArchivedTask, Artifact, TaskAttempt
+from tasks.models import ActiveTask, ArchivedTask, Artifact
 from tasks.selectors import Task
 from tasks.selectors_uploads import USER_UPLOAD, find_artifact
 from tasks.storage import (
@@ -57,19 +57,6 @@ def issue_task_upload(*, task: Task, content_type: ArtifactContentType, size: in
     present = find_artifact(task, content_type)
     attempt = USER_UPLOAD if present is None else present.attempt
     return _issue(task, attempt, content_type, size)
-
-
-def issue_attempt_upload(
-    *, attempt_id: int, runner_id: int, content_type: ArtifactContentType, size: int
-) -> IssuedUpload:
-    """For the runner that holds the attempt. Raises NotFound, StaleAttempt or QuotaExceeded."""
-    held = TaskAttempt.objects.filter(pk=attempt_id, runner_id=runner_id).first()
-    if held is None:
-        raise NotFound("Task not found")
-    task = ActiveTask.objects.filter(pk=held.task_id, attempt_id=attempt_id).first()
-    if task is None or runner_id not in {task.runner_id, task.lost_runner_id}:
-        raise StaleAttempt("The attempt is over; its uploads are no longer wanted")
-    return _issue(task, task.attempt, content_type, size)
 
 
 def artifact_download(artifact: Artifact) -> Download:

@@ -15,6 +15,7 @@ import msgspec
 from django.conf import settings
 
 from core.errors import InvalidInput, Superseded
+from managers.services.early_end import close_emptied_suites
 from managers.services.early_pass import close_idle_managers
 from managers.services.heartbeat import Beat, metrics_text, record_beats
 from managers.services.session_duty import Duty, Said, advance_engagements, read_duties
@@ -80,6 +81,7 @@ def _check(said: ManagerBeat) -> None:
 async def close_manager_beats() -> None:
     """Called by the lifespan before the pool closes."""
     await close_idle_managers()
+    await close_emptied_suites()
     batcher = _batchers.pop(asyncio.get_running_loop(), None)
     if batcher is not None:
         await batcher.close()

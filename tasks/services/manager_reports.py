@@ -1,8 +1,8 @@
 """Reports of managers: batches of lines, single operations, crashes, returned tasks.
 
-Called by the manager socket. Lines go through the dispatcher, so those of many managers share
-statements; each is answered for itself and may be repeated. Uploads and downstream tasks are rare
-and run in a thread.
+Called by the manager socket. Lines and uploads go through the dispatcher, so those of many managers
+share statements; each is answered for itself and may be repeated. Downstream tasks are rare and
+run in a thread.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tasks.dispatcher import Held, Settled, get_dispatcher
 from tasks.models import ActiveTask
 from tasks.new_task import NewTask, refuse_node_call
 from tasks.rows import Report
-from tasks.services.artifacts import issue_attempt_upload
+from tasks.services import attempt_uploads
 from tasks.services.failure import abort_report, failure_report, release_report
 from tasks.services.manager_attempts import get_held_task
 from tasks.services.report import commit_report, legacy_op_id, settle, start, submit_downstream
@@ -133,8 +133,7 @@ async def abort_task(runner_id: int, message: AbortTask) -> Settled:
 async def issue_upload(runner_id: int, attempt_id: int, op: UploadOp) -> str:
     """A link to PUT an archive to. Raises NotFound, StaleAttempt, QuotaExceeded."""
     content_type = op.content_type or _content_type_of(op.artifact_path or "")
-    issued = await in_thread(
-        issue_attempt_upload,
+    issued = await attempt_uploads.issue_upload(
         attempt_id=attempt_id,
         runner_id=runner_id,
         content_type=content_type,

@@ -11,6 +11,7 @@ from uuid import UUID, uuid5
 import msgspec
 from django.conf import settings
 
+from managers.services.early_end import emptied_suites
 from mitosis_protocol.enums import Outcome, ReportAnswer, TaskResultMessage
 from tasks import store
 from tasks.dispatcher import (
@@ -78,7 +79,11 @@ def commit_report(
 
 async def settle(reports: Sequence[Report]) -> list[Settled]:
     """Settle reports of any kind, in order; each stands for itself."""
-    return await get_dispatcher().settlements.submit_all(reports)
+    settled = await get_dispatcher().settlements.submit_all(reports)
+    emptied_suites().note(
+        one.suite_id for one in settled if one.action == "end" and one.suite_id is not None
+    )
+    return settled
 
 
 def settle_sync(reports: Sequence[Report]) -> list[Settled]:

@@ -23,7 +23,7 @@ from mitosis_protocol.enums import ConsentState, ReportAnswer, Role, UserState
 from runners.models import GroupRunner
 from tasks.dispatcher import Held
 from tasks.models import ActiveTask, TaskAttempt
-from tasks.services.artifacts import issue_attempt_upload
+from tasks.services.attempt_uploads import issue_upload
 from tasks.services.report import commit_report, finish, settle, submit_downstream
 from workers.api.endpoint import answer, in_thread, persist, read_json, takes_direct
 from workers.api.leaving import end_leaving
@@ -56,7 +56,7 @@ def _operation(identity: Identity, body: ReportBody, key: str | None) -> Operati
         return lambda: _finish(held)
     if op.upload is not None:
         upload = op.upload
-        return lambda: in_thread(_issue_upload, identity.id, body.id, upload)
+        return lambda: _issue_upload(identity.id, body.id, upload)
     if op.commit is not None:
         commit = op.commit
         return lambda: _commit(identity, body.id, commit)
@@ -88,9 +88,9 @@ async def _commit(identity: Identity, attempt_id: int, body: CommitBody) -> None
     await end_leaving(identity)
 
 
-def _issue_upload(runner_id: int, attempt_id: int, body: UploadBody) -> str:
+async def _issue_upload(runner_id: int, attempt_id: int, body: UploadBody) -> str:
     try:
-        upload = issue_attempt_upload(
+        upload = await issue_upload(
             attempt_id=attempt_id,
             runner_id=runner_id,
             content_type=body.content_type,
