@@ -77,12 +77,17 @@ def _run(settings: StackSettings) -> int:
 
 
 def _campaign(client: DemoClient) -> bool:
-    client.wait_for_manager(within_s=60)
-    suite = client.create_suite(_suite(client.group))
-    began = time.monotonic()
-    uuids = client.submit([_task(client.group, suite, number) for number in range(1, TASKS + 1)])
-    client.close_suite(suite)
-    progress = _follow(client, suite)
+    with _Watch() as watch:
+        watch.show("waiting for a host", 0)
+        client.wait_for_manager(within_s=60)
+        watch.show("submitting", 0)
+        suite = client.create_suite(_suite(client.group))
+        began = time.monotonic()
+        uuids = client.submit(
+            [_task(client.group, suite, number) for number in range(1, TASKS + 1)]
+        )
+        client.close_suite(suite)
+        progress = _follow(client, suite, watch)
     seconds = time.monotonic() - began
     tasks = client.tasks(suite)
     _summarise(client, tasks, progress, seconds)
@@ -117,27 +122,40 @@ def _task(group: str, suite: str, number: int) -> dict[str, Any]:
     }
 
 
-def _follow(client: DemoClient, suite: str) -> SuiteProgress:
+class _Watch(Progress):
+    """A bar from the first moment on; where no bar can be drawn, a line for every phase."""
+
+    def __init__(self) -> None:
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        super().__init__(*columns, console=CONSOLE)
+        self._bar = self.add_task("", total=TASKS)
+        self._phase = ""
+
+    def show(self, phase: str, ended: int) -> None:
+        self.update(self._bar, description=phase, completed=ended)
+        if phase != self._phase and not CONSOLE.is_terminal:
+            CONSOLE.print(f"{phase} ({ended} of {TASKS} tasks ended)", highlight=False)
+        self._phase = phase
+
+
+def _follow(client: DemoClient, suite: str, watch: _Watch) -> SuiteProgress:
     """Show the progress until the suite is complete and its host is cleaned up."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     deadline = time.monotonic() + DEADLINE_S
-    with Progress(*columns, console=CONSOLE) as shown:
-        bar = shown.add_task("waiting for a host", total=TASKS)
-        while True:
-            progress = client.progress(suite)
-            shown.update(bar, completed=progress.ended, description=progress.phase)
-            if progress.is_over:
-                return progress
-            if time.monotonic() > deadline:
-                msg = f"only {progress.ended} of {TASKS} tasks ended within {DEADLINE_S:.0f} s"
-                raise StackError(msg)
-            time.sleep(0.2)
+    while True:
+        progress = client.progress(suite)
+        watch.show(progress.phase, progress.ended)
+        if progress.is_over:
+            return progress
+        if time.monotonic() > deadline:
+            msg = f"only {progress.ended} of {TASKS} tasks ended within {DEADLINE_S:.0f} s"
+            raise StackError(msg)
+        time.sleep(0.1)
 
 
 def _summarise(

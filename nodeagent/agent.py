@@ -14,12 +14,13 @@ from typing import Any, Final
 from uuid import uuid4
 
 import httpx2
+import msgspec
 import structlog
 
 from mitosis_protocol import faults
 from nodeagent import effects, events
 from nodeagent.agent_config import AgentConfig
-from nodeagent.coordinator.link import Link
+from nodeagent.coordinator.link import BACKOFF, Link
 from nodeagent.coordinator.rest import Registration
 from nodeagent.coordinator.tokens import TokenKeeper
 from nodeagent.debt import DebtBook
@@ -164,7 +165,8 @@ class Agent:
             mailbox.connect(part.handlers())
         mailbox.connect(self._handlers())
         mailbox.after_each_round(self._results.store_collected)
-        self._link = Link(config.coordinator, self._tokens, talk, tls=tls)
+        backoff = msgspec.structs.replace(BACKOFF, cap_s=config.reconnect_max_s)
+        self._link = Link(config.coordinator, self._tokens, talk, tls=tls, backoff=backoff)
         talk.use(self._link)
 
     async def run(self) -> int:

@@ -18,6 +18,7 @@ from nodeagent.config_layers import (
     Fields,
     Secret,
     as_instance,
+    as_interval,
     as_names,
     as_one_of,
     as_path,
@@ -65,6 +66,8 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     cgroup: str = "auto"
     # After SIGTERM tasks in hand may finish for so long; then they are killed and given back.
     grace_s: float = 30.0
+    # Pauses between tries to reach the coordinator grow up to this.
+    reconnect_max_s: float = 60.0
     log_level: str = "info"
     log_format: str = "console"
     log_path: Path | None = None
@@ -152,6 +155,7 @@ _FIELDS: Fields = {
     "sandbox_user": ("sandbox_user", as_text),
     "cgroup": ("cgroup", as_one_of(CGROUP_MODES)),
     "grace": ("grace_s", as_seconds),
+    "reconnect_max": ("reconnect_max_s", as_interval),
     "log_level": ("log_level", as_one_of(LOG_LEVELS)),
     "log_format": ("log_format", as_one_of(LOG_FORMATS)),
     "log_path": ("log_path", as_path),

@@ -94,6 +94,9 @@ def run(  # noqa: PLR0913 - one parameter per flag is how typer reads them
     grace: Annotated[
         str | None, typer.Option(help="Time for tasks in hand after SIGTERM, such as 30s.")
     ] = None,
+    reconnect_max: Annotated[
+        str | None, typer.Option(help="Longest pause between tries to connect; 60s by default.")
+    ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="console or json.")] = None,
     log_path: Annotated[str | None, typer.Option(help="Also log to this file.")] = None,

@@ -92,14 +92,14 @@ def _remove_segments(prefix: str) -> int:
     if len(prefix) < _MIN_PREFIX:
         return 0
     entries = [entry for entry in os.scandir(_SHARED_MEMORY) if entry.name.startswith(prefix)]
-    return sum(_attempt(_unlink_own, Path(entry.path)) for entry in entries)
+    return sum(_attempt(_remove_own, Path(entry.path)) for entry in entries)
 
 
-def _unlink_own(path: Path) -> None:
+def _remove_own(path: Path) -> None:
     # The directory is everybody's: a name like ours may have been made by somebody else.
     if path.lstat().st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "it belongs to somebody else", str(path))
-    path.unlink()
+    remove_tree(path)
 
 
 def _attempt(remove: Callable[[Path], None], path: Path) -> bool:

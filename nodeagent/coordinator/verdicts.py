@@ -15,6 +15,7 @@ _AUTH: Final = 4401
 _SUPERSEDED: Final = 4409
 _TOO_LARGE: Final = 4413
 _OVERLOAD: Final = 4429
+_LEASE_LOST: Final = "lease lost"
 
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
@@ -32,9 +33,16 @@ class Verdict(Enum):
 
 
 def of_close(closed: ConnectionClosed, last_error: ErrorCode | None) -> Verdict:
-    """`last_error` is the code of the last error frame, which says what a code leaves open."""
+    """`last_error` is the code of the last error frame, which says what a code leaves open.
+
+    So does the reason, but not every server passes it on; and the frame may be overtaken by the
+    close. Either of the two is enough.
+    """
     code = closed.rcvd.code if closed.rcvd is not None else None
-    if code == _SUPERSEDED and last_error is ErrorCode.SESSION_LEASE_LOST:
+    reason = closed.rcvd.reason if closed.rcvd is not None else ""
+    if code == _SUPERSEDED and (
+        last_error is ErrorCode.SESSION_LEASE_LOST or reason == _LEASE_LOST
+    ):
         # Nobody took our place: we were silent for too long.
         return Verdict.RETRY
     return {

@@ -66,7 +66,8 @@ def on_report_ack(m: Model, request_id: int, message: TaskReportAck) -> None:
     elif message.answer is ReportAnswer.RETRY_LATER:
         refuse_for_now(m, token, "the coordinator cannot now; try again")
     else:
-        _refuse(m, token, ErrorCode.REQUEST_INVALID, "the coordinator refused it")
+        code = message.code or ErrorCode.REQUEST_INVALID
+        _refuse(m, token, code, message.message or "the coordinator refused it")
 
 
 def on_resolved(m: Model, message: ResourcesResolved) -> None:

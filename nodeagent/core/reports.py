@@ -18,6 +18,7 @@ from nodeagent.core.attempts import Attempt, Stage
 from nodeagent.core.custody import (
     cancel,
     forget,
+    give_back,
     refuse_for_now,
     refuse_permit,
     revoke,
@@ -259,6 +260,9 @@ def _decide(m: Model, line: TaskReport, result: ReportResult) -> None:
         attempt.op_id = attempt.report = None
         m.ledger.move(attempt, Stage.DECIDING)
         m.session.is_beat_due = True
+        if attempt.wish == "cancelled":
+            # Said while the report was under way; nobody will say it a second time.
+            give_back(m, attempt)
     else:
         if result.action == "end":
             _count(m, attempt, line)

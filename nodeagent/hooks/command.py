@@ -26,8 +26,11 @@ from nodeagent.worker.threads import run_blocking
 
 log = structlog.stdlib.get_logger(__name__)
 
+# structlog loads both where they are installed, for logs that this process hardly writes: half of
+# the CPU of its start, and every suite waits for it twice.
 _BOOT = (
-    "import sys; sys.path.append(sys.argv[1]);from nodeagent.hooks.command_main import main; main()"
+    "import sys; sys.path.append(sys.argv[1]); sys.modules.update(rich=None, twisted=None);"
+    "from nodeagent.hooks.command_main import main; main()"
 )
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 _DROP_MAIN = str(Path(__file__).resolve().with_name("drop_main.py"))

@@ -13,6 +13,7 @@ import structlog
 
 from mitosis_protocol.ipc import Control, FromWorker, Refused, ToWorker, WorkerSettings
 from nodeagent.errors import WorkerRemoved
+from nodeagent.ipc.crowd import CrowdView
 from nodeagent.ipc.payloads import PUBLISHED, TO_WORKER, Payloads, Unreadable
 from nodeagent.ipc.server import ServiceName, WorkerEndpoint
 from nodeagent.ipc.spin import Spin
@@ -45,7 +46,7 @@ class Client:
         self._on_published = on_published
         self._waiting: dict[int, asyncio.Future[ToWorker]] = {}
         self._last_id = 0
-        self._spin = Spin()
+        self._spin = Spin(CrowdView(Path(endpoint.root)).has_room)
         self._loss: str | None = None
 
     def next_id(self) -> int:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ from mitosis_protocol.ipc import (
     WorkerSettings,
     WorkItem,
 )
+from nodeagent.ipc.crowd import Crowd
 from nodeagent.ipc.customer import Asked, Customer, Line, Undeliverable, count_up
 from nodeagent.ipc.payloads import FROM_WORKER, Unreadable
 from nodeagent.ipc.server import (
@@ -66,13 +68,14 @@ _SPOKEN_ON: Final[dict[type[FromWorker], ServiceName]] = {
 class Desk:
     """Shelf, requests and holdings of all workers of one agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
         self._lock = threading.RLock()
         self._shelf = Shelf()
         self._customers: dict[WorkerKey, Customer] = {}
         self._on_event: Callable[[IpcEvent], None] = lambda _event: None
         self._counts: Counter[str] = Counter()
         self._latencies: deque[float] = deque(maxlen=_LATENCY_WINDOW)
+        self._crowd = Crowd(root)
 
     # Called by the agent, from any thread
 
@@ -121,6 +124,7 @@ class Desk:
 
     def _admit(self, customer: Customer) -> None:
         self._customers[customer.key] = customer
+        self._crowd.count(len(self._customers))
 
     def _audience(self, message: Control | WorkerSettings) -> list[Customer]:
         """Whom it concerns. A graceful shutdown also ends the waiting of parked workers."""
@@ -140,6 +144,7 @@ class Desk:
             self._shelf.forget(key)
             self._counts["spilled"] += customer.payloads.spilled
             customer.asked.clear()
+            self._crowd.count(len(self._customers))
         return customer
 
     def _heard(self, customer: Customer, service: ServiceName, data: bytes, line: Line) -> None:

@@ -20,9 +20,9 @@ class IceoryxClient(Client):
         super().__init__(endpoint, on_published)
         prefix, worker = endpoint.prefix, endpoint.worker
         try:
-            self._node = services.make_node(endpoint.root, prefix)
+            self._node = services.make_node(endpoint.memory_root, prefix)
             self._ports: dict[ServiceName, Any] = {
-                service: services.growing(
+                service: services.sending(
                     services.request_service(
                         self._node, names.service_name(prefix, worker, service)
                     )
@@ -40,16 +40,19 @@ class IceoryxClient(Client):
             bell = services.worker_doorbell(
                 self._node, names.worker_doorbell_name(prefix, worker)
             ).open()
-            self._listener, self._fd = services.listen(bell, endpoint.root)
+            self._listener, self._fd = services.listen(bell, endpoint.memory_root)
             self._bell = (
                 services.agent_doorbell(self._node, names.agent_doorbell_name(prefix))
                 .open()
                 .notifier_builder()
-                .default_event_id(iceoryx2.EventId.new(names.ring_of(worker)))
                 .create()
             )
         except services.OpenFailed as error:
             raise WorkerRemoved(f"the agent's services cannot be opened: {error}") from error
+        self._rings = {
+            service: iceoryx2.EventId.new(names.ring_of(worker, service))
+            for service in names.SERVICES
+        }
         self._pending: dict[int, Any] = {}
         self._loop.add_reader(self._fd, self._on_ring)
 
@@ -65,7 +68,7 @@ class IceoryxClient(Client):
     @override
     def _post(self, service: ServiceName, request_id: int, data: bytes) -> None:
         self._pending[request_id] = services.send(self._ports[service], data)
-        self._bell.notify()
+        self._bell.notify_with_custom_event_id(self._rings[service])
 
     @override
     def _poll(self) -> bool:

@@ -4,9 +4,11 @@ What iceoryx2 0.10 does, as measured: Python ports are the thread-safe kind; wai
 lets go of the GIL, everything else holds it; nothing may be opened before a fork, or a dead child
 looks alive for ever; a port takes some four descriptors; segments are 0600; a client that leaves a
 service shared by all stalls everybody (215 ms), so every worker has services of its own, the topic
-included: one that is shared keeps what a dead subscriber had until the next message.
+included: one that is shared keeps what a dead subscriber had until the next message. Every file it
+makes it syncs, 15 for one worker on the agent's side alone, so its root is in memory.
 """
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -16,17 +18,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import iceoryx2
+import structlog
 
+from mitosis_protocol.ipc import MAX_INLINE_BYTES
 from mitosis_protocol.limits import MAX_WORKERS
+from nodeagent.ipc.names import STOP_RING
+from nodeagent.worker.workspace import remove_tree
+
+log = structlog.stdlib.get_logger(__name__)
 
 # Requests of one worker at a time: log tail, news, upload, and room; one fetch, one beat.
 MAX_IN_FLIGHT: Final = 8
 # Control messages that may wait for a worker that does not look; the oldest is dropped beyond.
 _TOPIC_DEPTH: Final = 64
-# First size of a message; growing doubles the segment, which costs a few ms once.
-_FIRST_BYTES: Final = 2048
 _BYTES: Final = iceoryx2.Slice[ctypes.c_uint8]
-_GROWING: Final = iceoryx2.AllocationStrategy.PowerOfTwo
 
 OpenFailed: Final = (
     iceoryx2.NodeCreationFailure,
@@ -40,8 +45,6 @@ OpenFailed: Final = (
 )
 SendFailed: Final = (iceoryx2.LoanError, iceoryx2.SendError, iceoryx2.NotifierNotifyError)
 ReceiveFailed: Final = (iceoryx2.ReceiveError, iceoryx2.ConnectionFailure)
-
-STOP_RING: Final = MAX_WORKERS  # rung by the agent itself to end its IPC thread
 
 SharedMemory: Final = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is, not a temp file
 
@@ -126,9 +129,11 @@ def agent_doorbell(node: Any, name: str) -> Any:
     )
 
 
-def growing(builder: Any) -> Any:
-    """A sending port for messages of any size."""
-    return builder.initial_max_slice_len(_FIRST_BYTES).allocation_strategy(_GROWING).create()
+def sending(builder: Any) -> Any:
+    """A port for messages of up to MAX_INLINE_BYTES. Only what was written takes memory; one that
+    may grow would take 1 MB on both sides for its tables, and 1 ms to make.
+    """
+    return builder.initial_max_slice_len(MAX_INLINE_BYTES).create()
 
 
 def send(port: Any, data: bytes) -> Any:
@@ -153,20 +158,35 @@ def listen(service: Any, root: str) -> tuple[Any, int]:
     The bindings do not show the descriptor, but it is a Unix datagram socket bound below `root`:
     the one that was not there before. A worker can so wait for everything with one epoll.
     """
-    before = {fd for fd, _ in _bound_sockets(root)}
+    before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - Path objects would double the cost
     listener = service.listener_builder().create()
-    found = [fd for fd, _ in _bound_sockets(root) if fd not in before]
+    after = os.listdir("/proc/self/fd")  # noqa: PTH208 - as above
+    found = [int(fd) for fd in after if fd not in before and _is_bound_below(int(fd), root)]
     if len(found) != 1:
         raise OSError(f"{len(found)} sockets appeared with a listener of iceoryx2")
     return listener, found[0]
 
 
+def open_memory_root(root: Path, prefix: str) -> Path:
+    """Where iceoryx2 keeps its files: beside its segments, or in `root` if the name is taken."""
+    place = SharedMemory / f"{prefix}root"
+    try:
+        place.mkdir(mode=0o700)
+    except OSError as error:
+        log.warning("ipc.on_disk", because=str(error))
+        return root
+    return place
+
+
 def remove_leftovers(root: Path, prefix: str) -> None:
     """Delete everything of ours that iceoryx2 left. Only while no process uses it."""
-    for name in ("nodes", "services"):
-        _remove_tree(root / name)
-    for path in [*root.glob(f"{prefix}*"), *SharedMemory.glob(f"{prefix}*")]:
-        path.unlink(missing_ok=True)
+    for path in (root / "nodes", root / "services", *root.glob(f"{prefix}*")):
+        remove_tree(path)
+    for path in SharedMemory.glob(f"{prefix}*"):
+        # The directory is everybody's: a name like ours may have been made by somebody else.
+        with contextlib.suppress(FileNotFoundError):
+            if path.lstat().st_uid == os.geteuid():
+                remove_tree(path)
 
 
 def count_nodes(root: Path) -> int:
@@ -177,26 +197,12 @@ def count_nodes(root: Path) -> int:
         return 0
 
 
-def _bound_sockets(root: str) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - Path objects would double the cost
-        fd = int(name)
-        try:
-            if not stat.S_ISSOCK(os.fstat(fd).st_mode):
-                continue
-        except OSError:
-            continue  # the descriptor of this very listing
-        with socket.socket(fileno=os.dup(fd)) as twin:
-            address = twin.getsockname() if twin.family == socket.AF_UNIX else ""
-        if isinstance(address, str) and address.startswith(root):
-            found.append((fd, address))
-    return found
-
-
-def _remove_tree(path: Path) -> None:
-    if path.is_dir():
-        for below in path.iterdir():
-            _remove_tree(below)
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
+def _is_bound_below(fd: int, root: str) -> bool:
+    try:
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            return False
+    except OSError:
+        return False  # the descriptor of the very listing
+    with socket.socket(fileno=os.dup(fd)) as twin:
+        address = twin.getsockname() if twin.family == socket.AF_UNIX else ""
+    return isinstance(address, str) and address.startswith(root)

@@ -19,6 +19,7 @@ SERVICES: Final[tuple[ServiceName, ...]] = ("fetch", "report", "heartbeat")
 _WIRE_NAMES: Final = {"fetch": "task_fetch", "report": "task_report", "heartbeat": "heartbeat"}
 # iceoryx2 takes 255 bytes for prefix + id + suffix together; its own ids need about 60.
 _PREFIX_LENGTH: Final = 12
+STOP_RING: Final = MAX_WORKERS * len(SERVICES)  # rung by the agent itself to end its IPC thread
 # A Unix socket's path has 107 bytes; iceoryx2 adds a name of its own behind root and prefix.
 _MAX_SOCKET_PATH: Final = 107
 _SOCKET_NAME_LENGTH: Final = 40
@@ -52,13 +53,13 @@ def worker_doorbell_name(manager: str, worker: WorkerKey) -> str:
 
 
 def agent_doorbell_name(manager: str) -> str:
-    """Rung by every worker, with its local id."""
+    """Rung by every worker, with its local id and what it has spoken on."""
     return f"mitosis/{manager}/doorbell"
 
 
-def ring_of(worker: WorkerKey) -> int:
+def ring_of(worker: WorkerKey, service: ServiceName) -> int:
     """The event id by which a worker rings the agent; slots are numbered from 0."""
-    return worker.local_id % MAX_WORKERS
+    return worker.local_id % MAX_WORKERS * len(SERVICES) + SERVICES.index(service)
 
 
 def worker_directory(root: Path, worker: WorkerKey) -> Path:

@@ -40,7 +40,8 @@ class WorkerEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     worker: WorkerKey
     root: str  # IPC root of the agent, 0700
     directory: str  # the worker's own, for payloads too large for a message
-    prefix: str = ""  # of everything iceoryx2 creates
+    memory_root: str = ""  # where iceoryx2 keeps its files
+    prefix: str = ""  # of everything it creates
     fd: int | None = None
 
 

@@ -1,40 +1,49 @@
 """Busy waiting that gives itself up where it does not pay.
 
-An answer from the shelf takes some 20 us, going to sleep and being woken 100 and more. But with
-more workers than cores a spinning one only keeps its peers from the core, so every miss makes the
-next tries rarer. Used by the workers' clients.
+Going to sleep and being woken takes 50 us and more, which a worker spares that still looks when the
+answer comes. It looks for twice as long as answers have taken of late, and only while the agent
+says that there are cores to spare (crowd); every miss makes the next tries rarer, so that one who
+waits for work, or for the disk, soon sleeps at once. Used by the workers' clients.
 """
 
-import os
 import time
 from collections.abc import Callable
 from typing import Final
 
-_BUDGET_S: Final = 50e-6
+# Beyond this the core is worth more than the wake-up.
+_LONGEST_S: Final = 250e-6
 _LONGEST_PAUSE: Final = 256  # waits without a spin after many misses in a row
+_WEIGHT: Final = 0.125  # of the newest answer in what they take
 
 
 class Spin:
-    """Remembers whether spinning was worth it."""
+    """Remembers whether spinning was worth it, and for how long."""
 
-    def __init__(self, budget_s: float = _BUDGET_S) -> None:
-        # On a single core the other side cannot move while we spin.
-        self._budget_s = budget_s if len(os.sched_getaffinity(0)) > 1 else 0.0
+    def __init__(
+        self, has_room: Callable[[], bool], clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._has_room = has_room
+        self._clock = clock
+        self._usual_s = _LONGEST_S
         self._misses = 0
         self._pause = 0
 
     def until(self, is_there: Callable[[], bool]) -> bool:
-        """Whether it came within the budget; does nothing while spinning is given up."""
-        if self._budget_s == 0.0:
-            return False
+        """Whether it came in time; does nothing while spinning is given up."""
         if self._pause:
             self._pause -= 1
             return False
-        deadline = time.perf_counter() + self._budget_s
+        if not self._has_room():
+            return False
+        began = self._clock()
+        deadline = began + min(2 * self._usual_s, _LONGEST_S)
         while not is_there():
-            if time.perf_counter() > deadline:
+            if self._clock() > deadline:
                 self._misses += 1
                 self._pause = min(1 << self._misses, _LONGEST_PAUSE)
+                # What was usual may have changed: the next try is a long one again.
+                self._usual_s = _LONGEST_S
                 return False
         self._misses = 0
+        self._usual_s += _WEIGHT * (self._clock() - began - self._usual_s)
         return True

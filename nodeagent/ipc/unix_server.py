@@ -93,7 +93,7 @@ class UnixServer(Desk):
     """Serves all workers from one thread; answers may come from any."""
 
     def __init__(self, root: Path) -> None:
-        super().__init__()
+        super().__init__(root)
         self._root = root
         self._lock_fd = -1
         self._connections: dict[WorkerKey, _Connection] = {}
@@ -105,6 +105,7 @@ class UnixServer(Desk):
     def open(self, on_event: Callable[[IpcEvent], None], on_loop: OnLoop | None = None) -> None:
         del on_loop  # a socket per worker, read by the thread
         self._lock_fd = open_root(self._root)
+        self._crowd.open()
         self._on_event = on_event
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
@@ -158,6 +159,7 @@ class UnixServer(Desk):
         for worker in list(self._connections):
             self.detach(worker)
         self._selector.close()
+        self._crowd.close()
         for fd in (self._wake_read, self._wake_write, self._lock_fd):
             os.close(fd)
         self._thread = None

@@ -4,6 +4,7 @@ Calls into the IPC server that matter for latency happen on the loop; what takes
 Made by agent.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -70,6 +71,8 @@ class Workers:
         self._settings = WorkerSettings()
         self._spawning: set[WorkerKey] = set()
         self._early_exits: dict[WorkerKey, ExitReason] = {}
+        # One at a time: 256 to come would take every thread, and none were forked before the last.
+        self._changing_ipc = asyncio.Lock()
         pool.on_exit = self._on_exit
 
     def handlers(self) -> Mapping[type[Effect], Handler]:
@@ -133,7 +136,8 @@ class Workers:
         worker = effect.worker
         self._spawning.add(worker)
         try:
-            endpoint = await run_blocking(self._ipc.attach, worker)
+            async with self._changing_ipc:
+                endpoint = await run_blocking(self._ipc.attach, worker)
             pid = await self._pool.spawn(
                 WorkerLaunch(
                     key=worker,
@@ -149,7 +153,7 @@ class Workers:
                 )
             )
         except (SpawnFailed, OSError) as error:
-            await run_blocking(self._ipc.detach, worker)
+            await self._detach(worker)
             log.warning("worker.not_spawned", worker=worker.local_id, error=str(error))
             self._post(events.SpawnFailed(worker, str(error)))
             return
@@ -159,6 +163,10 @@ class Workers:
         ended = self._early_exits.pop(worker, None)
         if ended is not None:
             self._on_exit(worker, ended)
+
+    async def _detach(self, worker: WorkerKey) -> None:
+        async with self._changing_ipc:
+            await run_blocking(self._ipc.detach, worker)
 
     async def _release(self, assignment_id: int) -> None:
         trouble = None
@@ -174,7 +182,7 @@ class Workers:
             # The core hears of an end only after it has heard of the beginning.
             self._early_exits[worker] = reason
             return
-        self._chores.start(run_blocking(self._ipc.detach, worker))
+        self._chores.start(self._detach(worker))
         self._post(events.WorkerExited(worker, reason))
 
 

@@ -6,6 +6,7 @@ are dropped. Called by artifacts, in a thread: everything here blocks.
 
 import contextlib
 import gzip
+import io
 import os
 import stat
 import tarfile
@@ -21,6 +22,8 @@ log = structlog.stdlib.get_logger(__name__)
 # What existing workers use; 9, Python's default, costs three times the time for 1 % of size.
 _LEVEL = 6
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# As much of one archive is kept in memory; three of them are the most a worker has at a time.
+MAX_MEMORY_BYTES = 256 * 1024
 # Existing clients expect the two logs with this mode, whatever they had on the host.
 _LOG_MODE = 0o664
 
@@ -40,8 +43,42 @@ def has_entries(folder: Path) -> bool:
         return False
 
 
-def archive_folder(folder: Path, prefix: str, target: Path, abort: threading.Event) -> int:
-    """Write everything below `folder` as `prefix/...`; returns the size of the archive."""
+class Spool:
+    """Where an archive is written: memory while it is small, a file from then on.
+
+    Most archives are a few hundred bytes; their way through a file took six hops to a thread.
+    """
+
+    def __init__(self, file: Path, most_bytes: int = MAX_MEMORY_BYTES) -> None:
+        self._path = file
+        self._most_bytes = most_bytes
+        self._memory: io.BytesIO | None = io.BytesIO()
+        self._file: BinaryIO | None = None
+        self.size = 0
+
+    @property
+    def content(self) -> bytes | Path:
+        """What was written, or the file it is in."""
+        return self._path if self._memory is None else self._memory.getvalue()
+
+    def write(self, data: bytes) -> int:
+        if self._memory is not None and self.size + len(data) > self._most_bytes:
+            self._file = self._path.open("wb")
+            self._file.write(self._memory.getvalue())
+            self._memory = None
+        self.size += len(data)
+        return (self._file or cast("BinaryIO", self._memory)).write(data)
+
+    def flush(self) -> None:
+        """For whoever writes; `close` is what counts."""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def archive_folder(folder: Path, prefix: str, target: Spool, abort: threading.Event) -> None:
+    """Write everything below `folder` as `prefix/...`."""
     skipped = 0
     with _Writer(target, abort) as writer:
         writer.add(folder, prefix)
@@ -51,16 +88,14 @@ def archive_folder(folder: Path, prefix: str, target: Path, abort: threading.Eve
                 if not writer.add(path, prefix + str(path)[len(str(folder)) :]):
                     skipped += 1
     if skipped:
-        log.warning("archive.entries_skipped", archive=target.name, count=skipped)
-    return target.stat().st_size
+        log.warning("archive.entries_skipped", archive=prefix, count=skipped)
 
 
-def archive_logs(files: Mapping[str, Path], target: Path, abort: threading.Event) -> int:
-    """Write the given files under the given member names; returns the size of the archive."""
+def archive_logs(files: Mapping[str, Path], target: Spool, abort: threading.Event) -> None:
+    """Write the given files under the given member names."""
     with _Writer(target, abort) as writer:
         for name, path in files.items():
             writer.add(path, name, mode=_LOG_MODE)
-    return target.stat().st_size
 
 
 def _walk(folder: Path) -> Generator[Path, None, None]:
@@ -81,9 +116,12 @@ def _walk(folder: Path) -> Generator[Path, None, None]:
 class _Writer:
     """A streaming tar.gz writer that can be told to stop between two blocks."""
 
-    def __init__(self, target: Path, abort: threading.Event) -> None:
+    def __init__(self, target: Spool, abort: threading.Event) -> None:
         self._abort = abort
-        self._zip = gzip.GzipFile(target, "wb", compresslevel=_LEVEL, mtime=0)
+        self._target = target
+        self._zip = gzip.GzipFile(
+            filename="", mode="wb", compresslevel=_LEVEL, fileobj=cast("BinaryIO", target), mtime=0
+        )
         self._tar = tarfile.TarFile(
             fileobj=cast("BinaryIO", self._zip), mode="w", format=tarfile.PAX_FORMAT
         )
@@ -96,7 +134,10 @@ class _Writer:
             if kind is None:
                 self._tar.close()
         finally:
-            self._zip.close()
+            try:
+                self._zip.close()
+            finally:
+                self._target.close()
 
     def add(self, path: Path, name: str, mode: int | None = None) -> bool:
         """Add one entry; false when it is of a kind we leave out or cannot be read."""

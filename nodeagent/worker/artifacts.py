@@ -1,4 +1,4 @@
-"""Uploading what a task left behind: result, exec-log and std-log archives, in that order.
+"""Uploading what a task left behind: result, exec-log and std-log archives, begun in that order.
 
 Called by task_run after the command ended. One limit of 600 s covers building and sending; the
 task is committed whatever happens here.
@@ -6,9 +6,10 @@ task is committed whatever happens here.
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import structlog
@@ -16,7 +17,7 @@ import structlog
 from mitosis_protocol.enums import ArtifactContentType
 from mitosis_protocol.faults import afault
 from nodeagent.errors import QuotaExceeded, ReportRefused, TaskGone
-from nodeagent.worker.archives import archive_folder, archive_logs, has_entries
+from nodeagent.worker.archives import Spool, archive_folder, archive_logs, has_entries
 from nodeagent.worker.comm import TaskOffer, Upload, WorkerComm
 from nodeagent.worker.retry import persist
 from nodeagent.worker.threads import run_blocking
@@ -30,9 +31,20 @@ TOTAL_S = 600.0
 _URL_TRIES = 3
 
 
+Build: TypeAlias = Callable[[Spool, threading.Event], None]
+
+
 class _Archive(msgspec.Struct, frozen=True):
     kind: ArtifactContentType
-    build: Callable[[Path, threading.Event], int]
+    build: Build
+
+
+class _Parcel(msgspec.Struct, frozen=True):
+    """An archive that may be sent."""
+
+    report: Upload
+    content: bytes | Path
+    url: str
 
 
 class ArtifactUploader:
@@ -49,20 +61,46 @@ class ArtifactUploader:
         Existing workers commit a task without a message when the group's quota is used up.
         Without `has_files` its directories are not looked at.
         """
-        is_complete = True
         wanted = list(self._wanted(offer, has_files=has_files))
         if not wanted:
             return True
         try:
             async with asyncio.timeout(TOTAL_S):
-                for archive in wanted:
-                    if not await self._upload(offer, archive):
-                        is_complete = False
+                return await self._upload_each(offer, wanted)
         except TimeoutError:
             log.warning("artifacts.timed_out", attempt_id=offer.attempt_id)
             return False
+
+    async def _upload_each(self, offer: TaskOffer, wanted: Sequence[_Archive]) -> bool:
+        sending: list[asyncio.Task[bool]] = []
+        try:
+            is_complete = await self._begin_each(offer, wanted, sending)
+            return all(await asyncio.gather(*sending)) and is_complete
+        finally:
+            for one in sending:
+                one.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+
+    async def _begin_each(
+        self, offer: TaskOffer, wanted: Sequence[_Archive], sending: list[asyncio.Task[bool]]
+    ) -> bool:
+        """One after the other; the next is built and asked for while a small one is on its way.
+
+        Never two addresses at a time: a group without quota is asked once. A large archive is
+        waited for, so that the disk holds one.
+        """
+        is_complete = True
+        try:
+            for archive in wanted:
+                parcel = await self._prepare(offer, archive)
+                if parcel is None:
+                    is_complete = False
+                elif isinstance(parcel.content, bytes):
+                    sending.append(asyncio.create_task(self._send(offer, parcel)))
+                elif not await self._send(offer, parcel):
+                    is_complete = False
         except (QuotaExceeded, TaskGone) as error:
-            log.warning("artifacts.skipped", attempt_id=offer.attempt_id, error=str(error))
+            _tell_skipped(offer, error)
         return is_complete
 
     def _wanted(self, offer: TaskOffer, *, has_files: bool) -> Iterator[_Archive]:
@@ -76,51 +114,91 @@ class ArtifactUploader:
         if offer.spec.terminal_output:
             yield _Archive(ArtifactContentType.STD_LOG, _log_builder(space))
 
-    async def _upload(self, offer: TaskOffer, archive: _Archive) -> bool:
-        file = self._workspace.spool_dir / f"{archive.kind.value}.tar.gz"
-        abort = threading.Event()
+    async def _prepare(self, offer: TaskOffer, archive: _Archive) -> _Parcel | None:
+        """Built and with its first address; None if it is lost."""
+        spool = Spool(self._workspace.spool_dir / f"{archive.kind.value}.tar.gz")
+        is_ready = False
         try:
-            building = asyncio.ensure_future(asyncio.to_thread(archive.build, file, abort))
-            try:
-                size = await asyncio.shield(building)
-            finally:
-                # On a timeout the builder notices between two blocks.
-                abort.set()
-                await asyncio.wait({building})
-                building.exception()  # seen, so that asyncio does not complain about it
-            await self._send(offer, archive.kind, file, size)
+            await _build(archive, spool)
+            report = Upload(archive.kind, spool.size)
+            parcel = _Parcel(report, spool.content, await self._ask(offer, report))
+            is_ready = True
         except (OSError, UploadRefused, ReportRefused) as error:
             if isinstance(error, TimeoutError):
                 raise
-            log.warning("artifacts.lost", kind=archive.kind.value, error=str(error))
+            _tell_lost(archive.kind, error)
+            return None
+        finally:
+            if not is_ready:
+                await _discard(spool.content)
+        return parcel
+
+    async def _ask(self, offer: TaskOffer, report: Upload) -> str:
+        url = await persist(partial(self._comm.report, offer, report), what="upload url")
+        if url is None:
+            raise UploadRefused("the coordinator gave no address")
+        await afault("upload.url_issued")
+        return url
+
+    async def _send(self, offer: TaskOffer, parcel: _Parcel) -> bool:
+        kind = parcel.report.content_type
+        try:
+            await self._send_patiently(offer, parcel)
+        except (QuotaExceeded, TaskGone) as error:
+            _tell_skipped(offer, error)
+        except (OSError, UploadRefused, ReportRefused) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            _tell_lost(kind, error)
             return False
         finally:
-            await run_blocking(file.unlink, missing_ok=True)
+            await _discard(parcel.content)
         return True
 
-    async def _send(
-        self, offer: TaskOffer, kind: ArtifactContentType, file: Path, size: int
-    ) -> None:
-        report = Upload(kind, size)
+    async def _send_patiently(self, offer: TaskOffer, parcel: _Parcel) -> None:
+        url, size = parcel.url, parcel.report.content_length
         for tries_left in reversed(range(_URL_TRIES)):
-            url = await persist(partial(self._comm.report, offer, report), what="upload url")
-            if url is None:
-                raise UploadRefused("the coordinator gave no address")
-            await afault("upload.url_issued")
+            put = partial(self._transfers.upload, url, parcel.content, size)
             try:
-                await persist(partial(self._transfers.upload, url, file, size), what="upload")
+                await persist(put, what="upload")
             except UploadRefused:
                 if not tries_left:
                     raise
             else:
-                log.debug("artifacts.uploaded", kind=kind.value, bytes=size)
+                log.debug("artifacts.uploaded", kind=parcel.report.content_type.value, bytes=size)
                 return
+            url = await self._ask(offer, parcel.report)
 
 
-def _folder_builder(folder: Path, prefix: str) -> Callable[[Path, threading.Event], int]:
+async def _build(archive: _Archive, spool: Spool) -> None:
+    abort = threading.Event()
+    building = asyncio.ensure_future(asyncio.to_thread(archive.build, spool, abort))
+    try:
+        await asyncio.shield(building)
+    finally:
+        # On a timeout the builder notices between two blocks.
+        abort.set()
+        await asyncio.wait({building})
+        building.exception()  # seen, so that asyncio does not complain about it
+
+
+async def _discard(content: bytes | Path) -> None:
+    if isinstance(content, Path):
+        await run_blocking(content.unlink, missing_ok=True)
+
+
+def _tell_skipped(offer: TaskOffer, error: Exception) -> None:
+    log.warning("artifacts.skipped", attempt_id=offer.attempt_id, error=str(error))
+
+
+def _tell_lost(kind: ArtifactContentType, error: Exception) -> None:
+    log.warning("artifacts.lost", kind=kind.value, error=str(error))
+
+
+def _folder_builder(folder: Path, prefix: str) -> Build:
     return lambda target, abort: archive_folder(folder, prefix, target, abort)
 
 
-def _log_builder(space: Workspace) -> Callable[[Path, threading.Event], int]:
+def _log_builder(space: Workspace) -> Build:
     files = {"std-log/stdout.log": space.stdout_file, "std-log/stderr.log": space.stderr_file}
     return lambda target, abort: archive_logs(files, target, abort)

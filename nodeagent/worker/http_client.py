@@ -65,10 +65,14 @@ async def send(
 
 def raise_if_transient(response: httpx2.Response) -> None:
     """Statuses that say nothing about the request itself."""
-    status = response.status_code
+    raise_if_transient_status(response.status_code, response.headers.get("Retry-After"))
+
+
+def raise_if_transient_status(status: int, retry_after: str | None) -> None:
+    """The same, of an answer that came another way."""
     if status >= 500 or status in _TRY_AGAIN:
         raise CoordinatorUnavailable(
-            f"answered {status}", retry_after_s=_retry_after_s(response.headers.get("Retry-After"))
+            f"answered {status}", retry_after_s=_retry_after_s(retry_after)
         )
 
 

@@ -14,7 +14,14 @@ import msgspec
 
 from nodeagent.errors import CoordinatorUnavailable, ResourceMissing, ResourceRefused
 from nodeagent.worker.comm import RemoteLocation
-from nodeagent.worker.http_client import make_client, raise_if_transient, unavailable
+from nodeagent.worker.http_client import (
+    READ_TIMEOUT_S,
+    make_client,
+    raise_if_transient,
+    raise_if_transient_status,
+    unavailable,
+)
+from nodeagent.worker.plain_puts import PlainPuts
 from nodeagent.worker.threads import run_blocking
 
 # One thread hop per block costs about 0.1 ms; at 1 MiB that disappears beside the copy.
@@ -39,6 +46,7 @@ class Transfers:
 
     def __init__(self) -> None:
         self._opened: httpx2.AsyncClient | None = None
+        self._puts = PlainPuts(READ_TIMEOUT_S)
 
     @property
     def _client(self) -> httpx2.AsyncClient:
@@ -49,6 +57,7 @@ class Transfers:
         return self._opened
 
     async def close(self) -> None:
+        self._puts.close()
         if self._opened is not None:
             await self._opened.aclose()
 
@@ -72,21 +81,37 @@ class Transfers:
         except httpx2.HTTPError as error:
             raise unavailable(error) from error
 
-    async def upload(self, url: str, file: Path, size: int) -> None:
-        """PUT a file with its length announced.
+    async def upload(self, url: str, source: bytes | Path, size: int) -> None:
+        """PUT some bytes or a file with its length announced.
 
         Raises UploadRefused, or CoordinatorUnavailable to try again.
         """
-        headers = {"Content-Length": str(size)}
+        if isinstance(source, bytes) and self._puts.takes(url):
+            status = await self._put_plainly(url, source)
+        else:
+            status = await self._put(url, source, size)
+        if status // 100 != 2:
+            raise UploadRefused(f"the store answered {status}")
+
+    async def _put_plainly(self, url: str, data: bytes) -> int:
         try:
-            response = await self._client.put(url, content=_blocks(file), headers=headers)
+            answer = await self._puts.put(url, data)
+        except ValueError as error:
+            raise UploadRefused("the upload address is unusable") from error
+        raise_if_transient_status(answer.status, answer.retry_after)
+        return answer.status
+
+    async def _put(self, url: str, source: bytes | Path, size: int) -> int:
+        headers = {"Content-Length": str(size)}
+        content = source if isinstance(source, bytes) else _blocks(source)
+        try:
+            response = await self._client.put(url, content=content, headers=headers)
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
             raise UploadRefused("the upload address is unusable") from error
         except httpx2.HTTPError as error:
             raise unavailable(error) from error
         raise_if_transient(response)
-        if not response.is_success:
-            raise UploadRefused(f"the store answered {response.status_code}")
+        return response.status_code
 
 
 def stored_sums(headers: Mapping[str, str]) -> StoredSums:
