@@ -3,6 +3,8 @@
 One task on the event loop finds out what is due; one thread reads it, all due topics after each
 other, on one connection that goes back to the pool in between. Where a panel has stamps, one
 statement tells which of its topics changed, and only those are built. Nobody watching: no work.
+However many pages are open, looking for them takes a bounded share of one core: then news come
+later instead of keeping managers waiting.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ DATA: Final = "data"
 _encoder: Final = msgspec.json.Encoder()
 MAX_AGE_S: Final = 15.0  # a topic whose stamp stays the same is built again after this long
 PAUSE_S: Final = 0.1  # the least time between two rounds
+MAX_SHARE: Final = 0.15  # of the time may be spent looking, by us and the database together
 TROUBLE_PAUSE_S: Final = 2.0  # before the database is asked again
 
 
@@ -130,6 +133,7 @@ class Board:
             # Pages keep what they show until the database is back.
             log.warning("console.board_waits", reason=type(error).__name__)
             return TROUBLE_PAUSE_S
+        took_s = time.monotonic() - now
         for feed, look in zip(due, looks, strict=True):
             feed.due = now + PANELS[feed.topic.kind].every_s
             feed.stamp = look.stamp
@@ -139,7 +143,12 @@ class Board:
             elif look.contents is not None:
                 feed.built = now
                 feed.take(look.contents)
-        return PAUSE_S
+        return pause_after(took_s)
+
+
+def pause_after(took_s: float) -> float:
+    """How long to leave everybody alone after a round that took so long."""
+    return max(PAUSE_S, took_s * (1 / MAX_SHARE - 1))
 
 
 def _look_at_all(asked: list[tuple[Topic, str | None, bool]]) -> list[_Look]:

@@ -24,6 +24,7 @@ from accounts.models import User
 from accounts.request_rate import count_request
 from console.filters import failure_query, manager_query, suite_query, task_query
 from console.live.board import Feed, get_board
+from console.panels.suite import topics_of
 from console.panels.topics import Topic
 from console.viewer import Viewer, see_manager, see_suite, see_task, viewer_of
 from core.errors import DomainError, NotFound, PermissionDenied
@@ -194,8 +195,7 @@ def failures(user: User, query: str) -> Watch:
 @stream
 def suite(user: User, query: str, suite_uuid: UUID) -> Watch:
     seen = see_suite(user, suite_uuid)
-    target = str(suite_uuid)
-    return Watch([Topic("suite", target), Topic("timeline", target)], group_id=seen.thing.group_id)
+    return Watch(topics_of(suite_uuid), group_id=seen.thing.group_id)
 
 
 @stream

@@ -14,8 +14,8 @@ from accounts.actors import Actor, user_actor
 from accounts.models import User
 from console.pages.explaining import explanation_context
 from console.pages.shell import deed, done, is_confirmed, page, question, show
+from console.panels.suite import topics_of
 from console.panels.table import build
-from console.panels.topics import Topic
 from console.viewer import require_action, require_role, see_suite
 from core.errors import NotFound
 from core.redaction import redact_value
@@ -48,8 +48,9 @@ class Act:
 def suite_page(request: HttpRequest, user: User, suite_uuid: UUID) -> HttpResponse:
     seen = see_suite(user, suite_uuid)
     suite = seen.thing
-    target = str(suite_uuid)
-    shown = {**build(Topic("suite", target)).html, **build(Topic("timeline", target)).html}
+    shown = {
+        name: html for topic in topics_of(suite_uuid) for name, html in build(topic).html.items()
+    }
     context = {
         "suite": suite,
         "seen": seen,

@@ -1,4 +1,8 @@
-"""One suite: where it stands, failures by cause, its hosts and their phases, who ran what when."""
+"""One suite: where it stands, failures by cause, its hosts and their phases, who ran what when.
+
+Four panels, because their facts change at different times: while tasks end one after the other,
+only the progress is new every two seconds, and nothing else is read or rendered for it.
+"""
 
 from collections import defaultdict
 from datetime import timedelta
@@ -7,8 +11,13 @@ from uuid import UUID
 
 from console.panels.topics import Panel, Shown, Topic, part
 from console.selectors.failures import Failure, FailureFilter, Looked, read_failures
-from console.selectors.stamps import suite_stamps
-from console.selectors.suites import read_hosts, read_pace, read_preparation_failures
+from console.selectors.stamps import suite_failure_stamps, suite_host_stamps, suite_stamps
+from console.selectors.suites import (
+    read_held,
+    read_hosts,
+    read_pace,
+    read_preparation_failures,
+)
 from console.selectors.timeline import Attempt, Timeline, read_timeline
 from console.viewer import EVERYTHING
 from core.errors import NotFound
@@ -25,8 +34,8 @@ def build_suite(topic: Topic) -> Shown:
     """The caller has checked that the viewer may see this suite."""
     suite = _suite(topic)
     counts = suite_counts([suite.pk])[suite.pk]
-    pace, hosts = read_pace(suite.pk), read_hosts(suite)
-    held = sum(host.held for host in hosts)
+    pace = read_pace(suite.pk)
+    held = sum(one.held for one in read_held(suite.pk).values())
     ended = counts.succeeded + counts.failed + counts.cancelled
     progress = {
         "suite": suite,
@@ -37,13 +46,15 @@ def build_suite(topic: Topic) -> Shown:
         "per_minute": None if pace.per_second is None else pace.per_second * 60,
         "eta": pace.eta(counts.pending),
     }
-    return Shown(
-        {
-            "progress": part("suite_progress", progress),
-            "failures": part("suite_failures", _failures(suite)),
-            "hosts": part("suite_hosts", {"hosts": hosts}),
-        }
-    )
+    return Shown({"progress": part("suite_progress", progress)})
+
+
+def build_suite_failures(topic: Topic) -> Shown:
+    return Shown({"failures": part("suite_failures", _failures(_suite(topic)))})
+
+
+def build_suite_hosts(topic: Topic) -> Shown:
+    return Shown({"hosts": part("suite_hosts", {"hosts": read_hosts(_suite(topic))})})
 
 
 def build_timeline(topic: Topic) -> Shown:
@@ -99,4 +110,12 @@ def _bar(timeline: Timeline, one: Attempt) -> dict[str, object]:
 
 
 SUITE: Final = Panel(build_suite, every_s=2.0, stamps=suite_stamps)
+SUITE_FAILURES: Final = Panel(build_suite_failures, every_s=2.0, stamps=suite_failure_stamps)
+SUITE_HOSTS: Final = Panel(build_suite_hosts, every_s=4.0, stamps=suite_host_stamps)
 TIMELINE: Final = Panel(build_timeline, every_s=10.0, stamps=suite_stamps)
+
+
+def topics_of(suite_uuid: UUID) -> list[Topic]:
+    """Everything that the page of one suite shows."""
+    kinds = ("suite", "suite_failures", "suite_hosts", "timeline")
+    return [Topic(kind, str(suite_uuid)) for kind in kinds]

@@ -14,6 +14,8 @@ PANELS: Final[Mapping[str, Panel]] = {
     "managers": lists.MANAGERS,
     "failures": lists.FAILURES,
     "suite": suite.SUITE,
+    "suite_failures": suite.SUITE_FAILURES,
+    "suite_hosts": suite.SUITE_HOSTS,
     "timeline": suite.TIMELINE,
     "manager": manager.MANAGER,
     "task": task.TASK,

@@ -16,6 +16,14 @@ def suite_stamps(uuids: Collection[str]) -> dict[str, str]:
     return _stamps("suites", uuids)
 
 
+def suite_failure_stamps(uuids: Collection[str]) -> dict[str, str]:
+    return _stamps("suite_failures", uuids)
+
+
+def suite_host_stamps(uuids: Collection[str]) -> dict[str, str]:
+    return _stamps("suite_hosts", uuids)
+
+
 def manager_stamps(uuids: Collection[str]) -> dict[str, str]:
     return _stamps("managers", uuids)
 

@@ -137,10 +137,17 @@ class _PaceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class _HeldRow:
+class Held:
+    """What one manager holds of a suite."""
+
     manager_id: int
     held: int
     running: int
+
+
+def read_held(suite_id: int) -> dict[int, Held]:
+    """By manager, of those that are engaged with the suite now."""
+    return {row.manager_id: row for row in fetch("suite/held", Held, {"suite_id": suite_id})}
 
 
 def read_hosts(suite: TaskSuite) -> list[Host]:
@@ -150,12 +157,15 @@ def read_hosts(suite: TaskSuite) -> list[Host]:
     )
     live = list(rows.filter(released_at__isnull=True).order_by("pk")[:MAX_HOSTS])
     past = list(rows.filter(released_at__isnull=False).order_by("-pk")[: MAX_HOSTS - len(live)])
-    rows_held = fetch("suite/held", _HeldRow, {"suite_id": suite.pk})
-    held = {row.manager_id: (row.held, row.running) for row in rows_held}
+    held = read_held(suite.pk)
     return [
-        *(Host(row, *held.get(row.manager_id, (0, 0))) for row in live),
-        *(Host(row, 0, 0) for row in past),
+        *(_host(row, held.get(row.manager_id)) for row in live),
+        *(_host(row, None) for row in past),
     ]
+
+
+def _host(engagement: SuiteAssignment, held: Held | None) -> Host:
+    return Host(engagement, 0, 0) if held is None else Host(engagement, held.held, held.running)
 
 
 def read_preparation_failures(suite: TaskSuite) -> list[PreparationFailure]:

@@ -1,10 +1,8 @@
--- One line per watched suite that differs whenever something on its page does: so that pages of quiet suites cost nothing.
+-- One line per watched suite that differs whenever its progress does: so that pages of quiet suites cost nothing.
 -- Relies on: task_suites_uuid_key, suite_count_deltas_suite, suite_assignments_live_suite, active_tasks_runner.
 -- Called by: console.selectors.stamps.
 SELECT s.uuid::text,
-    concat_ws(
-        ',', s.updated_at, s.state, s.paused_at, s.blocked_at, n.total, n.pending, n.failed, e.engaged, h.held
-    )
+    concat_ws(',', s.updated_at, s.state, s.paused_at, s.blocked_at, n.total, n.pending, n.failed, h.held)
 FROM task_suites s
 LEFT JOIN LATERAL (
     SELECT sum(d.total) AS total, sum(d.pending) AS pending, sum(d.failed) AS failed
@@ -12,12 +10,7 @@ LEFT JOIN LATERAL (
     WHERE d.suite_id = s.id
 ) n ON true
 LEFT JOIN LATERAL (
-    SELECT string_agg(concat_ws(':', a.id, a.state, a.renewals, a.release_reason), ' ' ORDER BY a.id) AS engaged
-    FROM suite_assignments a
-    WHERE a.suite_id = s.id AND a.released_at IS NULL
-) e ON true
-LEFT JOIN LATERAL (
-    SELECT concat_ws('/', count(*), count(*) FILTER (WHERE t.state = 3)) AS held
+    SELECT count(*) AS held
     FROM active_tasks t
     WHERE t.suite_id = s.id
         AND t.runner_id = ANY (ARRAY(
