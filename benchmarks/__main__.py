@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from benchmarks import (
     against_peers,
+    artifacts,
     command_gap,
     command_line,
     console,
@@ -48,6 +49,7 @@ BENCHMARKS: dict[str, Callable[[], list[Row]]] = {
     "sockets": sockets.run,
     "managers": idle_managers.run,
     "throughput": _throughput,
+    "artifacts": artifacts.run,
     "workers": worker_start.run,
     "heartbeats": worker_heartbeats.run,
 }

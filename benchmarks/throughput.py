@@ -6,7 +6,7 @@ Here with four workers; benchmarks.against_peers does two workers, in turns with
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -24,6 +24,7 @@ WORKERS: Final = 4
 SIZES: Final = (2_000, 10_000)
 LIMIT_COUNT: Final = 3_000
 PATIENCE_S: Final = 300.0
+BARE_SPEC: Final = {"args": [COMMAND, "{n}"], "terminal_output": False}
 GOALS: Final = {(2, 10_000): "at least 0.40x Popen"}
 
 
@@ -78,14 +79,12 @@ def prepared_suite(stack: LiveStack, workers: int, prefetch: int | None = None) 
     stack.post(f"/suites/{uuid}/cancel", {"reason": "measured", "cancel_running_tasks": True})
 
 
-def tasks_per_s(stack: LiveStack, suite: Suite, count: int) -> float:
+def tasks_per_s(
+    stack: LiveStack, suite: Suite, count: int, spec: Mapping[str, object] = BARE_SPEC
+) -> float:
     """From the submit to the last commit, by the database's own times."""
     began = time.time()
-    stack.submit_array(
-        count,
-        suite_uuid=suite.uuid,
-        task_spec={"args": [COMMAND, "{n}"], "terminal_output": False},
-    )
+    stack.submit_array(count, suite_uuid=suite.uuid, task_spec=dict(spec))
     await_last(stack, suite)
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         ended = connection.execute(

@@ -1,8 +1,9 @@
 """How long workers take to start, and how much memory each has for itself, launcher included.
 
 Two kinds: `slots` end where the pool's work ends (forked, launcher confined in its cgroups),
-`managed` are the real workers and count as ready when the agent heard them say so over the IPC.
-"limit" is as many bare interpreters that say so over a pipe, all started at once.
+`managed` are the real workers and count as ready when the agent heard them say so over the IPC,
+on its kind of event loop; their heartbeats are answered as the agent would. "limit" is as many bare
+interpreters that say so over a pipe, all started at once.
 """
 
 import asyncio
@@ -14,17 +15,27 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psutil
 import structlog
 
 from benchmarks.measure import REPETITIONS, Figure, Row, repeat
-from nodeagent.ipc.server import IpcEvent, WorkerEndpoint, WorkerKey, WorkerReady
+from mitosis_protocol.ipc import Done
+from nodeagent.agent import new_event_loop
+from nodeagent.ipc.server import (
+    IpcEvent,
+    OnLoop,
+    WorkerAsked,
+    WorkerEndpoint,
+    WorkerKey,
+    WorkerReady,
+)
 from nodeagent.ipc.transport import make_server
 from nodeagent.pool.launch import SlotPlan, WorkerLaunch, decode_start
 from nodeagent.pool.pool import PoolSettings, WorkerPool
@@ -43,7 +54,7 @@ def run() -> list[Row]:
     for kind, start in (("slots", _start_slots), ("managed", _start_managed)):
         memory: list[float] = []
         for count in COUNTS:
-            measured = [asyncio.run(start(count)) for _ in range(REPETITIONS)]
+            measured = [_run(start(count)) for _ in range(REPETITIONS)]
             seconds = Figure(tuple(took for took, _ in measured), "s")
             goal = GOALS.get(count, "")
             rows.append(Row(f"{kind}: {count} ready", seconds, limit=limits[count], goal=goal))
@@ -51,6 +62,11 @@ def run() -> list[Row]:
         name = f"{kind}: unshared memory of each of {COUNTS[-1]}"
         rows.append(Row(name, Figure(tuple(memory), "MB"), goal="under 20 MB"))
     return rows
+
+
+def _run(start: Coroutine[Any, Any, tuple[float, float]]) -> tuple[float, float]:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(start)
 
 
 def _start_bare(count: int) -> float:
@@ -112,27 +128,28 @@ async def _start_slots(count: int) -> tuple[float, float]:
 
 
 async def _start_managed(count: int) -> tuple[float, float]:
-    loop = asyncio.get_running_loop()
     ready: set[WorkerKey] = set()
     complete = asyncio.Event()
-
-    def note(worker: WorkerKey) -> None:
-        ready.add(worker)
-        if len(ready) == count:
-            complete.set()
+    attaching = asyncio.Lock()  # as the agent does
 
     def hear(event: IpcEvent) -> None:
         if isinstance(event, WorkerReady):
-            loop.call_soon_threadsafe(note, event.worker)
+            ready.add(event.worker)
+            if len(ready) == count:
+                complete.set()
+        elif isinstance(event, WorkerAsked):
+            server.reply(event.token, Done(request_id=event.token.request_id))
 
     async def attach_and_spawn(number: int) -> None:
-        endpoint = await asyncio.to_thread(server.attach, WorkerKey(number, 1))
+        async with attaching:
+            endpoint = await asyncio.to_thread(server.attach, WorkerKey(number, 1))
         await _spawn(pool, endpoint, directory)
 
     # A short path: iceoryx2's sockets have little room for it.
     with tempfile.TemporaryDirectory(prefix="mw-") as directory:
         server = make_server("auto", Path(directory) / "ipc", uuid4())
-        server.open(hear)
+        hearing = OnLoop(asyncio.get_running_loop(), hear, lambda: None)
+        await asyncio.to_thread(server.open, hear, hearing)
         try:
             async with _open_pool(PoolSettings().target) as pool:
                 began = time.perf_counter()
@@ -141,7 +158,7 @@ async def _start_managed(count: int) -> tuple[float, float]:
                     await complete.wait()
                 return time.perf_counter() - began, _unshared_mb(pool)
         finally:
-            server.close()
+            await asyncio.to_thread(server.close)
 
 
 @asynccontextmanager
