@@ -9,6 +9,7 @@ import pytest
 import redis
 from botocore.exceptions import ClientError
 
+from tests import emptying
 from tests.harness import SERVICES, TestServices
 
 TESTS = Path(__file__).parent
@@ -18,6 +19,8 @@ hypothesis.settings.register_profile(
     "mitosis", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("mitosis")
+
+emptying.install()
 
 
 # Few tests that take minutes first; with thousands of small ones behind them no process idles at

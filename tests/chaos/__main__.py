@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos.campaign import MAX_SAID, Campaign, Verdict
+from tests.chaos.campaign import Campaign, Progress
 
 
 def main() -> int:
@@ -20,24 +20,18 @@ def main() -> int:
     open_dir.mkdir()
     open_dir.chmod(0o777)
     campaign = Campaign(root, open_dir, seed=seed, say=lambda line: print(line, flush=True))
-    verdict = campaign.run(lambda _faults, seconds: seconds >= minutes * 60)
-    report(verdict)
+
+    def is_over(progress: Progress) -> bool:
+        return progress.seconds >= minutes * 60
+
+    verdict = campaign.run(is_over)
+    print("\n".join(verdict.lines()))
     if verdict.is_clean:
         shutil.rmtree(root, ignore_errors=True)
     else:
         print(f"logs and history are in {root}")
     print(verdict)
     return 0 if verdict.is_clean else 1
-
-
-def report(verdict: Verdict) -> None:
-    for kind, count in sorted(verdict.by_kind.items()):
-        print(f"  {count:5} {kind}")
-    print(
-        f"  {verdict.checks} checks of the invariants, quiet {verdict.seconds_to_peace:.0f} s after"
-    )
-    for one in (*map(str, verdict.found[:MAX_SAID]), *verdict.unexpected[:MAX_SAID]):
-        print(one)
 
 
 if __name__ == "__main__":

@@ -42,5 +42,8 @@ WORKER: Final = {
     "worker.after_commit": 5,
     "upload.url_issued": 2,
 }
+POINTS: Final = {**COORDINATOR, **AGENT, **WORKER}
+# Where frames are handed on: they can also be lost or doubled there.
+DELIVERIES: Final = ("claim.sent_before_agent_store", "finish.ack_lost", "cancel.pushed_not_killed")
 # Only called where a runner is removed by hand.
 ELSEWHERE: Final = ("reap.mid_batch",)

@@ -31,9 +31,10 @@ from mitosis_stack.ports import pick_free
 from mitosis_stack.process import log_tail, spawn, wait_until
 from mitosis_stack.services import Service
 from mitosis_stack.settings import ExternalServices, StackSettings
-from nodeagent.marker import MARKER, marker_value
+from nodeagent.marker import marker_value
 from tests.chaos.clocks import Clock
-from tests.chaos.parts import Part, flag_of, worker_spec
+from tests.chaos.firings import Firings
+from tests.chaos.parts import Part, flag_of, marked_processes, worker_spec
 from tests.chaos.proxies import ProxyHouse
 from tests.chaos.store_proxy import StoreProxy
 
@@ -47,6 +48,8 @@ POLICY = (
     "mass_expiry_ratio=1,mass_expiry_patience_s=10,supersedes_per_minute=1000000,"
     "user_requests_per_s=100000,login_per_minute=100000,retry_backoff_s=0.1,retry_backoff_max_s=1"
 )
+# No link is good for long here; agents that wait for a minute would leave nothing to hurt.
+RECONNECT_MAX = "1500ms"
 # Killing workers at random looks like a bad host; a quarantine would end the run early.
 NO_QUARANTINE = (
     "INSERT INTO manager_config (id, quarantine_failures) VALUES (1, 1000000)"
@@ -60,14 +63,14 @@ START_S = 120.0
 class Fleet:
     """`with Fleet(root) as fleet:`; leaving ends every process, politely first."""
 
-    def __init__(self, root: Path, *, agents: int = 2, coordinators: int = 2) -> None:
+    def __init__(self, root: Path, *, agents: int = 3, coordinators: int = 2) -> None:
         self.root = root
         self.data = DataDir(root / "data")
         self.house = ProxyHouse()
         self._sockets: Path | None = None
         self.parts: dict[str, Part] = {}
         self.clocks: dict[str, Clock] = {}
-        self.fired: Counter[str] = Counter()
+        self.firings = Firings()
         self.unexpected: list[str] = []
         self._agents = agents
         self._ports = list(pick_free([f"web{n}" for n in range(coordinators)], {}).values())
@@ -75,6 +78,7 @@ class Fleet:
             **{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
             "PYTHONPATH": str(Path.cwd()),
             "MITOSIS_POLICY": POLICY,
+            "MITO_AGENT_RECONNECT_MAX": RECONNECT_MAX,
         }
 
     def __enter__(self) -> "Fleet":
@@ -120,10 +124,13 @@ class Fleet:
 
     def managed_processes(self) -> list[psutil.Process]:
         """Workers, launchers, hooks and commands; oldest first."""
-        wanted = {f"{MARKER}={value}".encode() for value in self.markers()}
-        return [process for process in psutil.process_iter() if _has_entry(process.pid, wanted)]
+        return marked_processes(self.markers())
 
     # Life
+
+    def fired(self) -> Counter[str]:
+        """How often each faultpoint has done what it was armed for, as `point action`."""
+        return self.firings.read(part.spec.log for part in self.parts.values())
 
     def tend(self) -> None:
         """Bury and start again whatever has ended."""
@@ -140,15 +147,22 @@ class Fleet:
         part.is_expected_dead = True
         part.signal(signal.SIGKILL)
         part.bury()
+        part.deaths_before = self._deaths_at(plan)
         part.start(plan)
 
-    def disarm(self) -> None:
+    def disarm(self, *, only_met: bool = False) -> None:
         """What still carries a fault ends; `tend` starts it without. A fault in an agent's workers
         would otherwise kill every one of them, and no work would ever end there.
         """
         for name, part in self.parts.items():
-            if part.armed and not part.has_ended():
+            if part.armed and not part.has_ended() and (self._was_met(part) or not only_met):
                 self.kill(name)
+
+    def _was_met(self, part: Part) -> bool:
+        return self._deaths_at(part.armed) > part.deaths_before
+
+    def _deaths_at(self, plan: str) -> int:
+        return self.fired()[f"{plan.partition('=')[0]} kill9"]
 
     def kill(self, name: str) -> None:
         part = self.parts[name]
@@ -194,10 +208,7 @@ class Fleet:
             remove_runtime_dir(self._sockets)
 
     def _note_end(self, part: Part, status: int) -> None:
-        if part.is_expected_dead:
-            return
-        if part.armed and status == -signal.SIGKILL:
-            self.fired[f"point {part.armed.split('=')[0]}"] += 1
+        if part.is_expected_dead or (part.armed and status == -signal.SIGKILL):
             return
         tail = log_tail(part.spec.log, 12)
         if part.name == "postgres" and "pre-existing shared memory" in tail:
@@ -293,10 +304,3 @@ class Fleet:
             child = self.parts[service.name].child
             assert child is not None
             wait_until(service.is_ready, child=child, timeout_s=START_S)
-
-
-def _has_entry(pid: int, wanted: set[bytes]) -> bool:
-    try:
-        return not wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-    except OSError:
-        return False

@@ -61,22 +61,40 @@ class History:
             return dict(self.tasks)
 
 
-def read_executions(file: Path) -> list[Execution]:
-    """Every line is `S|T|E uuid attempt pid time [status]`; a torn last line is left out."""
-    found: dict[tuple[str, int, int], Execution] = {}
-    for line in file.read_text().splitlines():
+class Evidence:
+    """What commands wrote: each `read` takes in the lines that are new since the last one.
+
+    Every line is `S|T|E uuid attempt pid time [status]`. One that is not ended yet is left for the
+    next time.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read_bytes = 0
+        self._runs: dict[tuple[str, int, int], Execution] = {}
+
+    def read(self) -> list[Execution]:
+        with self._file.open("rb") as opened:
+            opened.seek(self._read_bytes)
+            new = opened.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read_bytes += len(whole)
+        for line in whole.decode().splitlines():
+            self._take_in(line)
+        return list(self._runs.values())
+
+    def _take_in(self, line: str) -> None:
         words = line.split(" ")
         if len(words) < 5 or words[0] not in "STE":
-            continue
+            return
         key = (words[1], int(words[2]), int(words[3]))
-        run = found.setdefault(key, Execution(*key))
+        run = self._runs.setdefault(key, Execution(*key))
         at = float(words[4]) if words[4] != "-" else None
         if words[0] == "S":
             run.began = at
         run.seen = at
         if words[0] == "E":
             run.status = int(words[5])
-    return list(found.values())
 
 
 def by_task(runs: Iterable[Execution]) -> dict[str, list[Execution]]:

@@ -226,11 +226,11 @@ def stopped_suites_never_overlap(world: World) -> list[str]:
     strict = {uuid for uuid, policy in world.suites.items() if policy == "stop"}
     wanted = {uuid for uuid, task in world.tasks.items() if task.suite in strict}
     found = []
-    for uuid, runs in by_task(world.executions).items():
+    for uuid, runs in by_task(run for run in world.executions if run.uuid in wanted).items():
         spans = sorted(
             (run.began, run.seen, run.attempt)
             for run in runs
-            if uuid in wanted and run.began is not None and run.seen is not None
+            if run.began is not None and run.seen is not None
         )
         for (_, seen, first), (began, _, second) in pairwise(spans):
             if began < seen - TICK_S:

@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 import psutil
@@ -16,6 +17,7 @@ import psycopg
 import redis
 
 from tests.chaos.fleet import Fleet
+from tests.chaos.provocation import provocations
 from tests.chaos.store_proxy import StoreFault, StoreProxy
 from tests.chaos.strikes import AGENTS, COORDINATORS, Strike
 from tests.chaos.ws_proxy import FrameFault, WsProxy
@@ -40,9 +42,12 @@ class Nemesis:
         return sum(self.counted().values())
 
     def counted(self) -> Counter[str]:
-        return self.done + self._fleet.house.happened() + self._fleet.fired
+        fired = Counter({f"point {name}": n for name, n in self._fleet.fired().items()})
+        return self.done + self._fleet.house.happened() + fired
 
     def carry_out(self, strike: Strike) -> None:
+        if "@" in strike.target:
+            strike = replace(strike, target=self._coordinator_of(strike.target.partition("@")[2]))
         action = getattr(self, f"_{strike.kind.replace('-', '_')}")
         if action(strike) is not False and strike.kind not in _COUNTED_BY_PROXIES:
             self.done[f"{strike.kind} {strike.target}"] += 1
@@ -77,6 +82,18 @@ class Nemesis:
 
     def _arm(self, strike: Strike) -> None:
         self._fleet.arm(strike.target, strike.detail)
+
+    def provoke(self) -> None:
+        """Once for every part that is armed for something rare."""
+        for part in self._fleet.parts.values():
+            if part.armed and not part.is_provoked and not part.has_ended():
+                for strike in provocations(self._fleet, part):
+                    self.carry_out(strike)
+                    part.is_provoked = True
+
+    def _coordinator_of(self, link: str) -> str:
+        port = self._fleet.house.proxies[link].target
+        return f"web{self._fleet.web_ports.index(port)}"
 
     def _kill_managed(self, strike: Strike) -> bool:
         victim = self._managed(strike)
@@ -161,6 +178,10 @@ class Nemesis:
             self._common_s = strike.seconds
             for name in COORDINATORS:
                 clocks[name].step_to(strike.seconds)
+
+    def _step(self, strike: Strike) -> None:
+        """One clock alone, for a provocation."""
+        self._fleet.clocks[strike.target].step_to(strike.seconds)
 
     # The stores from inside
 

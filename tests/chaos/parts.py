@@ -5,11 +5,15 @@ import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
 
 from mitosis_stack.layout import DataDir
 from mitosis_stack.process import Child, ChildSpec, spawn
+from nodeagent.marker import MARKER
 
 
 @dataclass
@@ -24,6 +28,8 @@ class Part:
     is_group: bool = True
     child: Child | None = None
     armed: str = ""
+    deaths_before: int = 0  # how often its faultpoint had killed somebody when it was armed
+    is_provoked: bool = False  # has been led to its faultpoint
     lives: int = 0
     is_expected_dead: bool = False
 
@@ -31,6 +37,13 @@ class Part:
     def pid(self) -> int:
         assert self.child is not None
         return self.child.pid
+
+    def is_stopped(self) -> bool:
+        """SIGSTOP: it is there and answers nobody."""
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+        except psutil.NoSuchProcess:
+            return False
 
     def has_ended(self) -> bool:
         if self.child is None:
@@ -50,6 +63,7 @@ class Part:
         env = {**self.spec.env, "MITOSIS_FAULTS": faults} if faults else self.spec.env
         self.child = spawn(dataclasses.replace(self.spec, env=env))
         self.armed = faults
+        self.is_provoked = False
         self.lives += 1
         self.is_expected_dead = False
 
@@ -94,3 +108,16 @@ def worker_spec(
 def flag_of(part: Part, name: str) -> str:
     argv = part.spec.argv
     return argv[argv.index(name) + 1]
+
+
+def marked_processes(markers: Iterable[str]) -> list[psutil.Process]:
+    """Everything that agents with these markers have started; oldest first."""
+    wanted = {f"{MARKER}={value}".encode() for value in markers}
+    return [process for process in psutil.process_iter() if _has_entry(process.pid, wanted)]
+
+
+def _has_entry(pid: int, wanted: set[bytes]) -> bool:
+    try:
+        return not wanted.isdisjoint(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    except OSError:
+        return False

@@ -13,7 +13,7 @@ from tests.chaos.ws_proxy import BOTH, Direction, FrameFault
 
 WEB: Final = ("web0", "web1")
 CELERY: Final = ("celery-worker", "celery-beat")
-AGENTS: Final = ("agent-1", "agent-2")
+AGENTS: Final = ("agent-1", "agent-2", "agent-3")
 LINKS: Final = (*AGENTS, "worker", "client")
 COORDINATORS: Final = (*WEB, *CELERY)
 PARTS: Final = (*STORES, *WEB, *CELERY, *AGENTS, "worker")

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from mitosis_protocol import faults
-from tests.chaos.faultpoints import AGENT, COORDINATOR, ELSEWHERE, WORKER
+from tests.chaos.directed import plan
+from tests.chaos.faultpoints import AGENT, COORDINATOR, ELSEWHERE, POINTS, WORKER
+from tests.chaos.firings import Firings
 
 ROOT = Path(__file__).parents[2]
 SERVER = ("accounts", "managers", "runners", "suites", "tasks", "websocket", "workers")
@@ -39,8 +41,33 @@ def test_every_point_of_the_plan_is_in_the_code(
 
 def test_every_point_can_be_armed() -> None:
     try:
-        for name, hit in {**COORDINATOR, **AGENT, **WORKER}.items():
+        for name, hit in POINTS.items():
             faults.configure(f"{name}=kill9#{hit}")
             assert faults.is_armed()
+    finally:
+        faults.configure("")
+
+
+def test_what_fired_is_read_from_logs_once_also_when_a_log_was_set_aside(tmp_path: Path) -> None:
+    log, other = tmp_path / "a.log", tmp_path / "none.log"
+    said = '{"event": "fault.injected", "point": "commit.in_txn", "action": "stop"}\n'
+    log.write_text('{"event": "site.started"}\n' + said + said[:30])
+    firings = Firings()
+    assert firings.read([log, other]) == {"commit.in_txn stop": 1}
+    with log.open("a") as out:
+        out.write(said[30:])
+    assert firings.read([log, other]) == {"commit.in_txn stop": 2}
+    log.write_text(said)
+    assert firings.read([log, other]) == {"commit.in_txn stop": 3}
+    assert firings.points() == {"commit.in_txn"}
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_plan_of_every_point_ends_with_its_death(point: str) -> None:
+    rules = [rule.strip() for rule in plan(point, 3).split(";")]
+    assert all(rule.startswith(f"{point}=") for rule in rules)
+    assert rules[-1] == f"{point}=kill9#3"
+    try:
+        faults.configure(plan(point, 3))
     finally:
         faults.configure("")

@@ -18,7 +18,7 @@ import pytest
 
 from nodeagent.ipc.names import prefix_of
 from nodeagent.marker import MARKER
-from tests.chaos.history import Acknowledged, Execution, History, read_executions
+from tests.chaos.history import Acknowledged, Evidence, Execution, History
 from tests.chaos.invariants import ALWAYS, SETTLED, WATCH_OUTCOMES, World, violations
 from tests.chaos.leftovers import Host, leftovers, zombies
 from tests.property.lab import Lab, pool_dsn
@@ -337,13 +337,19 @@ def test_a_child_nobody_waited_for_is_found() -> None:
     assert any(f"process {child.pid} " in text for text in found)
 
 
-def test_lines_of_commands_become_executions_and_a_torn_one_is_left_out(tmp_path: Path) -> None:
+def test_lines_of_commands_become_executions_and_a_torn_one_waits_for_its_rest(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "lines"
     file.write_text("S a 1 10 -\nE a 1 10 - 0\nS b 2 11 5.5\nT b 2 11 6.0\nS c 1")
-    assert read_executions(file) == [
-        Execution("a", 1, 10, status=0),
-        Execution("b", 2, 11, began=5.5, seen=6.0),
-    ]
+    evidence = Evidence(file)
+    ended, ticking = Execution("a", 1, 10, status=0), Execution("b", 2, 11, began=5.5, seen=6.0)
+    assert evidence.read() == [ended, ticking]
+    with file.open("a") as out:
+        out.write(" 12 -\nE b 2 11 7.0 0\n")
+    ticking = Execution("b", 2, 11, began=5.5, seen=7.0, status=0)
+    assert evidence.read() == [ended, ticking, Execution("c", 1, 12)]
+    assert evidence.read() == Evidence(file).read()
 
 
 def test_the_history_is_on_disk_before_anything_else_happens(tmp_path: Path) -> None:

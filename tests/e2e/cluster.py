@@ -3,21 +3,17 @@
 Logs go to one file per process; leaving the context fails if any process died on the way.
 """
 
-import json
 import os
-import sys
-import urllib.parse
 import uuid
 from pathlib import Path
 from types import TracebackType
-
-import psycopg
 
 from mitosis_stack.assembly import base_url
 from mitosis_stack.coordinator import AsgiServer, CeleryProcess
 from mitosis_stack.ports import pick_free
 from mitosis_stack.process import Child, ChildSpec, log_tail, spawn, wait_until
 from mitosis_stack.services import Service
+from tests.e2e.ready_database import Admin, create_ready, run_sql, url_of
 
 
 class Cluster:
@@ -33,6 +29,7 @@ class Cluster:
         self._extra = environment or {}
         self._database = f"cluster_{uuid.uuid4().hex[:12]}"
         self._ports = list(pick_free([f"web{n}" for n in range(coordinators)], {}).values())
+        self._admin: Admin | None = None
         self._children: dict[str, Child] = {}
         self._expected_dead: set[str] = set()
 
@@ -46,13 +43,12 @@ class Cluster:
 
     @property
     def admin(self) -> tuple[str, str]:
-        stored = json.loads((self.root / "admin.json").read_text())
-        return stored["username"], stored["password"]
+        assert self._admin is not None, "the cluster was not entered"
+        return self._admin.username, self._admin.password
 
     @property
     def database_url(self) -> str:
-        parts = urllib.parse.urlsplit(os.environ["DATABASE_URL"])
-        return parts._replace(path=f"/{self._database}").geturl()
+        return url_of(self._database)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -71,8 +67,7 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         self.logs.mkdir(parents=True, exist_ok=True)
         (self.root / "keys").mkdir(exist_ok=True, mode=0o700)
-        self._sql(f'CREATE DATABASE "{self._database}"')
-        self._bootstrap()
+        self._prepare()
         for service in self._services():
             self.start(service)
         return self
@@ -86,7 +81,7 @@ class Cluster:
         dead = self.dead()
         for child in reversed(self._children.values()):
             child.stop()
-        self._sql(f'DROP DATABASE "{self._database}" WITH (FORCE)')
+        run_sql(f'DROP DATABASE "{self._database}" WITH (FORCE)')
         if kind is None:
             assert not dead, "\n".join(dead)
 
@@ -146,17 +141,7 @@ class Cluster:
         ]  # fmt: skip
         return [*web, *celery]
 
-    def _bootstrap(self) -> None:
-        command = ("-m", "django", "bootstrap", "--admin-file", str(self.root / "admin.json"))
-        spec = ChildSpec(
-            name="bootstrap",
-            argv=(sys.executable, *command, "--url", self.url),
-            log=self.logs / "bootstrap.log",
-            env=self.environment,
-        )
-        child = spawn(spec)
-        wait_until(lambda: child.poll() == 0, child=child, timeout_s=60)
-
-    def _sql(self, statement: str) -> None:
-        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-            connection.execute(statement)
+    def _prepare(self) -> None:
+        """What `bootstrap` does in an installation, by copying one that was done."""
+        log = self.logs / "bootstrap.log"
+        self._admin = create_ready(self._database, environment=self.environment, log=log)

@@ -65,9 +65,9 @@ class ProxiedCluster(Cluster):
         return self
 
     @override
-    def _bootstrap(self) -> None:
+    def _prepare(self) -> None:
         """As an operator does: the schema by a session of its own, the rest through the pooler."""
-        super()._bootstrap()
+        super()._prepare()
         self._start_pgbouncer()
         self._extra |= {"DATABASE_URL": self.pooled_url(), "DATABASE_POOLING": "transaction"}
 

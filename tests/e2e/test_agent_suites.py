@@ -178,6 +178,23 @@ def test_a_cancelled_task_stops_and_the_suite_goes_on(
 
 
 @pytest.mark.usefixtures("agents")
+def test_a_full_storage_costs_the_archive_and_not_the_task(lab: AgentLab):
+    """As with independent workers: the task is committed without a message."""
+    quota = f"/admin/groups/{lab.user.name}/storage-quota"
+    suite = lab.suite()
+    lab.post(quota, {"storage_quota": "=1"})
+    try:
+        task = lab.sh(suite, 'echo much > "$MITO_RESULT_DIR/file"')
+        info = lab.user.ended(task, within_s=60)
+    finally:
+        lab.post(quota, {"storage_quota": "=100GB"})
+    assert (info["outcome"], info["result"]["msg"]) == ("succeeded", None)
+    missing = lab.user.http.get(f"/tasks/{task}/download/artifacts/result")
+    assert missing.status_code == 404
+    lab.wait_complete(suite)
+
+
+@pytest.mark.usefixtures("agents")
 def test_a_task_over_its_timeout_is_stopped(lab: AgentLab):
     suite = lab.suite()
     slow = lab.sh(suite, "sleep 600", timeout="1s")

@@ -149,7 +149,9 @@ class IpcAgent:
 
 def left_behind(root: Path, manager_uuid: UUID) -> list[str]:
     files = [str(p.relative_to(root)) for p in root.rglob("*") if not p.is_dir()]
-    segments = [p.name for p in SHM.glob(f"{prefix_of(manager_uuid)}*")]
+    ours = list(SHM.glob(f"{prefix_of(manager_uuid)}*"))
+    below = [p for place in ours for p in place.rglob("*") if not p.is_dir()]
+    segments = [str(p.relative_to(SHM)) for p in (*ours, *below)]
     return sorted(set(files) - {"agent.lock"}) + sorted(segments)
 
 

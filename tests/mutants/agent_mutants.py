@@ -1,15 +1,12 @@
 """Guards of the agent's core, broken one at a time. Each must be noticed by a test.
 
-A mutant is a text substitution in one module of nodeagent/core. It is put in place by giving the
-module's own functions the code of the changed ones, so whoever imported them gets it, too.
+A mutant is a text substitution in one module of nodeagent/core; swap.py puts it in place.
 """
 
-import importlib
-import inspect
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+
+from tests.mutants.swap import code_in_place
 
 
 @dataclass(frozen=True)
@@ -20,35 +17,9 @@ class AgentMutant:
     new: str
 
 
-@contextmanager
-def in_place(mutant: AgentMutant) -> Iterator[None]:
-    module = importlib.import_module(f"nodeagent.core.{mutant.module}")
-    source = inspect.getsource(module)
-    assert source.count(mutant.old) == 1, mutant.name
-    changed = _functions_of(source.replace(mutant.old, mutant.new), module)
-    kept = {name: function.__code__ for name, function in _functions(module).items()}
-    try:
-        for name, function in _functions(module).items():
-            function.__code__ = changed[name].__code__
-        yield
-    finally:
-        for name, function in _functions(module).items():
-            function.__code__ = kept[name]
-
-
-def _functions(module: ModuleType) -> dict[str, FunctionType]:
-    return {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, FunctionType) and value.__module__ == module.__name__
-    }
-
-
-def _functions_of(source: str, module: ModuleType) -> dict[str, FunctionType]:
-    """Never registered as a module: nothing else must find it."""
-    scratch = ModuleType(module.__name__)
-    exec(compile(source, str(module.__file__), "exec"), scratch.__dict__)
-    return _functions(scratch)
+def in_place(mutant: AgentMutant) -> AbstractContextManager[None]:
+    edits = [(mutant.old, mutant.new)]
+    return code_in_place(f"nodeagent.core.{mutant.module}", edits, mutant.name)
 
 
 AGENT_MUTANTS = (

@@ -7,15 +7,16 @@ from typing import LiteralString
 import psycopg
 from django.db import DatabaseError, OperationalError
 from hypothesis import HealthCheck, Phase, Verbosity, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
+from core.errors import DomainError
 from core.pg import load_sql
 from tasks import statements
 from tests.mutants.mutants import Mutant
 from tests.property.machine import QueueMachine
 
 
-def machine_fails(max_examples: int) -> bool:
+def machine_fails(max_examples: int, machine: type[RuleBasedStateMachine] = QueueMachine) -> bool:
     """Whether the machine objects within so many examples; always the same ones."""
     short = settings(
         max_examples=max_examples,
@@ -30,10 +31,10 @@ def machine_fails(max_examples: int) -> bool:
         suppress_health_check=list(HealthCheck),
     )
     try:
-        run_state_machine_as_test(QueueMachine, settings=short)
+        run_state_machine_as_test(machine, settings=short)
     except (psycopg.OperationalError, OperationalError):
         raise  # the server is in trouble, which says nothing about the guard
-    except (AssertionError, psycopg.Error, DatabaseError):
+    except (AssertionError, psycopg.Error, DatabaseError, DomainError):
         return True
     return False
 

@@ -1,4 +1,7 @@
-"""Hypothesis profiles: `ci` is the default and repeats itself exactly; `nightly` searches."""
+"""Hypothesis profiles: `ci` is the default and repeats itself exactly; `nightly` searches.
+
+How many examples a machine runs at least says runs.py.
+"""
 
 import pytest
 from hypothesis import HealthCheck, settings

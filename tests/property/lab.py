@@ -15,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from core.pg import close_pool, open_pool
 from managers.models import NodeManager, SuiteAssignment
+from managers.services.early_end import close_emptied_suites
 from mitosis_protocol.enums import AssignmentState, Outcome, ReportAnswer, RunnerKind
 from mitosis_protocol.specs import TaskSpec
 from runners.models import Runner
@@ -363,6 +364,7 @@ def on_pool(call: Callable[[], Awaitable[Answer]]) -> Answer:
         try:
             return await call()
         finally:
+            await close_emptied_suites()
             await close_dispatcher()
             await close_pool()
 

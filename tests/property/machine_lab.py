@@ -26,8 +26,11 @@ TUNING = {"jit": "off", "enable_seqscan": "off", "plan_cache_mode": "force_gener
 FRESH = (
     # Reaping looks at the whole fleet: what an earlier example left must not be found.
     "DELETE FROM active_tasks",
-    "UPDATE group_runners SET role = 1, consent = 1",
-    "UPDATE suite_assignments SET released_at = clock_timestamp(), state = 5, release_reason = 0",
+    "UPDATE group_runners SET role = 1, consent = 1 WHERE role <> 1 OR consent <> 1",
+    """
+    UPDATE suite_assignments SET released_at = clock_timestamp(), state = 5, release_reason = 0
+    WHERE released_at IS NULL
+    """,
 )
 
 
@@ -39,6 +42,9 @@ class MachineLab(Lab):
         self._is_writing = False
         for name, value in TUNING.items():
             self.run(f"SET {name} = {value}")
+        # Django's connections prepare nothing, whatever a cursor asks for.
+        self._prepare_threshold = connection.connection.prepare_threshold
+        connection.connection.prepare_threshold = 0
         super().__init__(runners=0)
         self.add_runner(tags=[TAG])
         self.add_runner()
@@ -63,6 +69,7 @@ class MachineLab(Lab):
     def close(self) -> None:
         for other in self._others:
             other.close()
+        connection.connection.prepare_threshold = self._prepare_threshold
         for name in TUNING:
             self.run(f"RESET {name}")
 

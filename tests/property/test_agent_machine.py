@@ -1,8 +1,13 @@
 """The agent's core under any order of events; see agent_machine."""
 
-from hypothesis import settings
+import pytest
 
+from tests.figures import Figure
 from tests.property.agent_machine import AgentMachine
+from tests.property.runs import examples_of
 
-TestAgentMachine = AgentMachine.TestCase
-TestAgentMachine.settings = settings(max_examples=150, stateful_step_count=60)
+
+@pytest.mark.timeout(0)
+def test_the_agent_keeps_its_promises_whatever_comes_next(figure: Figure) -> None:
+    examples = examples_of(AgentMachine, steps=60)
+    figure("machine of the agent: examples of 60 steps", examples, at_least=500)

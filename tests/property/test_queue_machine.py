@@ -4,12 +4,16 @@
 """
 
 import pytest
-from hypothesis.stateful import run_state_machine_as_test
 
+from tests.figures import Figure
 from tests.property.machine import QueueMachine, laboratory
+from tests.property.runs import examples_of
 
 
 @pytest.mark.timeout(0)
-def test_every_interleaving_keeps_one_owner_and_one_outcome(transactional_db: None) -> None:
+def test_every_interleaving_keeps_one_owner_and_one_outcome(
+    transactional_db: None, figure: Figure
+) -> None:
     with laboratory():
-        run_state_machine_as_test(QueueMachine)
+        examples = examples_of(QueueMachine)
+    figure("machine of the queue: examples of 30 steps", examples, at_least=500)

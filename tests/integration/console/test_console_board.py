@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -16,6 +17,7 @@ from accounts.models import Membership, User
 from console.live import board as boards
 from console.live.board import Board
 from console.live.streams import PageSource, Watch
+from console.panels.suite import topics_of
 from console.panels.table import PANELS
 from console.panels.topics import Shown, Topic
 from console.viewer import EVERYTHING, Viewer
@@ -28,6 +30,7 @@ from tests.integration.workers.inprocess import Site
 pytestmark = pytest.mark.django_db(transaction=True)
 
 PATIENCE_S = 20.0
+SLOW_S = 0.1
 
 
 @pytest.fixture
@@ -102,6 +105,51 @@ def test_many_watchers_of_a_suite_cost_one_look_and_hear_of_a_change(
     site.run(watch())
 
 
+def test_the_end_of_a_task_builds_the_progress_and_nothing_else(
+    world: World, site: Site, looks: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(boards, "MAX_AGE_S", 3600.0)
+    suite: TaskSuite = world.lab.suite
+
+    async def watch() -> None:
+        board = Board()
+        async with board.watching(topics_of(suite.uuid), asyncio.Event()) as feeds:
+            await until(lambda: all(feed.frames for feed in feeds))
+            before = Counter(looks)
+            await asyncio.to_thread(_count, suite, succeeded=1, failed=0)
+            await until(lambda: looks["suite"] > before["suite"])
+            assert looks["suite_failures"] == before["suite_failures"]
+            assert looks["suite_hosts"] == before["suite_hosts"]
+            await asyncio.to_thread(_count, suite, succeeded=0, failed=1)
+            await until(lambda: looks["suite_failures"] > before["suite_failures"])
+            assert looks["suite_hosts"] == before["suite_hosts"]
+        await board.close()
+
+    site.run(watch())
+
+
+def test_looking_takes_a_bounded_share_of_the_time(
+    world: World, site: Site, looks: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A panel that takes a tenth of a second, due twenty times a second."""
+    slow = replace(PANELS["suite"], stamps=None, build=_slow_build(looks))
+    monkeypatch.setitem(PANELS, "suite", slow)  # type: ignore[misc]
+
+    async def watch() -> float:
+        board = Board()
+        topic = Topic("suite", str(world.lab.suite.uuid))
+        async with board.watching([topic], asyncio.Event()):
+            await until(lambda: looks["slow"] == 1)
+            began = time.monotonic()
+            await until(lambda: looks["slow"] == 4)
+            took_s = time.monotonic() - began
+        await board.close()
+        return took_s
+
+    # Three rounds, each with its pause before the next one.
+    assert site.run(watch()) >= 3 * boards.pause_after(SLOW_S)
+
+
 def test_a_page_hears_of_a_change_and_is_told_only_what_changed(
     world: World, site: Site, looks: Counter[str]
 ) -> None:
@@ -139,6 +187,26 @@ def test_a_stream_ends_with_the_membership_the_account_or_the_flag(
         site.run(locked.permit())
 
 
+def _slow_build(looks: Counter[str]) -> Any:
+    def build(_topic: Topic) -> Shown:
+        time.sleep(SLOW_S)  # the work itself, in the board's thread
+        looks["slow"] += 1
+        return Shown({})
+
+    return build
+
+
+def _count(suite: TaskSuite, *, succeeded: int, failed: int) -> None:
+    """What the end of a task adds to its suite's counts."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO suite_count_deltas (suite_id, total, pending, succeeded, failed)"
+            " VALUES (%s, 1, 0, %s, %s)",
+            [suite.pk, succeeded, failed],
+        )
+    connection.close()  # of this thread
+
+
 def _pause(suite: TaskSuite) -> None:
     pause_suite(actor=SYSTEM, suite=suite)
     connection.close()  # of this thread
@@ -147,5 +215,5 @@ def _pause(suite: TaskSuite) -> None:
 def _source(world: World, name: str) -> PageSource:
     user = world.users[name]
     viewer = EVERYTHING if user.is_staff else Viewer(user.pk)
-    watch = Watch([Topic("suite", str(world.lab.suite.uuid))], group_id=world.lab.group.pk)
+    watch = Watch(topics_of(world.lab.suite.uuid), group_id=world.lab.group.pk)
     return PageSource(user.pk, viewer, watch)

@@ -1,5 +1,6 @@
 """Refresh tokens rotate: each works once, a lost answer is forgiven, a theft ends everything."""
 
+import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -57,8 +58,41 @@ def test_a_spent_token_used_later_ends_every_token(manager: dict[str, Any]) -> N
         assert not is_alive(fresh["token"])
 
 
+def test_a_thief_who_refreshes_often_is_found_out_as_well(manager: dict[str, Any]) -> None:
+    stolen = manager["refresh_token"]
+    for _ in range(2):
+        thief = refresh(manager, stolen).json()
+        stolen = thief["refresh_token"]
+    # The owner comes with what it has; that is neither the newest nor the one before.
+    assert refresh(manager, manager["refresh_token"]).status_code == 401
+    assert not is_alive(thief["token"])
+    assert refresh(manager, stolen).status_code == 401
+
+
+def test_a_repetition_does_not_make_a_spent_token_last(manager: dict[str, Any]) -> None:
+    refresh(manager, manager["refresh_token"])
+    start = clock.now()
+    with clock.using(lambda: start + timedelta(minutes=4)):
+        again = refresh(manager, manager["refresh_token"])
+        assert again.status_code == 200
+    with clock.using(lambda: start + timedelta(minutes=8)):
+        assert refresh(manager, manager["refresh_token"]).status_code == 401
+        assert not is_alive(again.json()["token"])
+
+
+def test_a_token_from_before_there_were_families_joins_one(manager: dict[str, Any]) -> None:
+    digest = hashlib.sha256(b"as it was").hexdigest()
+    NodeManager.objects.update(refresh_hash=digest, refresh_family_hash="")
+    first = refresh(manager, "as it was").json()
+    second = refresh(manager, first["refresh_token"])
+    assert second.status_code == 200
+    refresh(manager, second.json()["refresh_token"])
+    assert refresh(manager, first["refresh_token"]).status_code == 401
+    assert not is_alive(second.json()["token"])
+
+
 def test_a_made_up_token_ends_nothing(manager: dict[str, Any]) -> None:
-    for secret in ("", "x", "y" * 200):
+    for secret in ("", "x", ".", "x.y", "y" * 200):
         assert refresh(manager, secret).status_code == 401
     assert refresh(manager, "z" * 300).status_code == 422
     assert refresh(manager, manager["refresh_token"]).status_code == 200

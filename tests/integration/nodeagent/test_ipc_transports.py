@@ -1,5 +1,6 @@
 """Agent and workers over both transports: real iceoryx2 or sockets, real forked processes."""
 
+import itertools
 import os
 import signal
 import threading
@@ -17,6 +18,7 @@ from mitosis_protocol.ipc import (
     UploadReply,
     WorkerSettings,
 )
+from nodeagent.ipc import iceoryx_server, names
 from nodeagent.ipc.server import WorkerAsked, WorkerKey, WorkerReady
 from tests.fakes.ipc_agent import IpcAgent, count_descriptors, make_item
 from tests.fakes.ipc_workers import IpcWorkers
@@ -249,8 +251,36 @@ def test_hundreds_of_attachments_leave_nothing(agent: IpcAgent) -> None:
     for generation in range(ATTACHMENTS):
         agent.attach(3, generation)
         agent.server.detach(WorkerKey(3, generation))
-    assert count_descriptors() == before
+    assert count_descriptors() <= before
     assert agent.left_behind() == files
+
+
+def test_services_are_made_and_removed_one_worker_at_a_time_and_in_steps(
+    ipc_workers: IpcWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every step keeps the interpreter's lock; between two of them the loop serves the others."""
+    steps: list[int] = []
+
+    def pause() -> None:
+        steps.append(threading.get_ident())
+        time.sleep(0.001)
+
+    monkeypatch.setattr(iceoryx_server, "_let_others_in", pause)
+    agent = IpcAgent("iceoryx2", ipc_workers)
+    try:
+        for change in (agent.attach, lambda n: agent.server.detach(WorkerKey(n, 0))):
+            steps.clear()
+            threads = [threading.Thread(target=change, args=(n,)) for n in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            turns = [len(list(group)) for _, group in itertools.groupby(steps)]
+            assert len(turns) == 4, "nobody came between the steps of another"
+            assert min(turns) >= 2 * len(names.SERVICES)
+    finally:
+        agent.close()
+        agent.remove()
 
 
 def _ready_count(agent: IpcAgent) -> int:

@@ -138,12 +138,15 @@ def test_work_directories_ipc_files_and_segments_are_removed(
     prefix = f"mito_{uuid4().hex[:12]}_"
     segment = Path("/dev/shm", f"{prefix}segment")
     segment.touch()
+    ipc_root = Path("/dev/shm", f"{prefix}root")
+    (ipc_root / "nodes").mkdir(parents=True)
     plan = SweepPlan(
         data_dir=data_dir, marker="nobody@nowhere", ipc_prefix=prefix, owed_suites=[kept]
     )
     report = sweep(plan)
-    assert (report.work_dirs, report.ipc_files, report.segments, report.suites) == (2, 2, 1, 1)
+    assert (report.work_dirs, report.ipc_files, report.segments, report.suites) == (2, 2, 2, 1)
     assert not segment.exists()
+    assert not ipc_root.exists()
     left = [path.name for name in ("workers", "ipc", "suites") for path in _in(data_dir / name)]
     assert left == [str(kept)]
     assert (data_dir / "identity.json").exists()

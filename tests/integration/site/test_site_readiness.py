@@ -1,13 +1,19 @@
 """/readyz names exactly what is down, soon enough for any supervisor, and keeps secrets."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from django.test import AsyncClient
 
 from mitosis_site.readiness import Check, Dependencies, check_readiness
+from tests.chaos.clocks import Clock
+from tests.harness import TestServices
 
 # The promise is 2 s per part; a busy test machine gets half a second on top.
 LIMIT_S = 2.0
@@ -68,6 +74,27 @@ async def test_three_hung_stores_take_no_longer_than_one(needs: Dependencies, mu
         store=replace(needs.store, endpoint_url=f"http://{mute}"),
     )
     assert set(await broken_parts(down)) == {"postgres", "redis", "s3"}
+
+
+@pytest.mark.parametrize("ahead_s", [-600.0, 600.0])
+def test_a_coordinator_whose_clock_is_ten_minutes_off_is_ready(
+    services: TestServices, tmp_path: Path, ahead_s: float
+):
+    clock = Clock(tmp_path / "clock")
+    clock.step_to(ahead_s)
+    program = (
+        "import asyncio, django, time; django.setup()\n"
+        "from mitosis_site.health import _dependencies\n"
+        "from mitosis_site.readiness import check_readiness\n"
+        "checks = asyncio.run(check_readiness(_dependencies(), limit_s=30))\n"
+        "print(time.time()); print(*(check.detail for check in checks.values()), sep='\\n')\n"
+    )
+    environment = {**os.environ, **clock.environment(str(Path.cwd()))}
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    assert float(told[0]) == pytest.approx(time.time() + ahead_s, abs=60)
+    assert told[1:] == ["ok", "ok", "ok"]
 
 
 async def test_a_wrong_s3_key_and_a_missing_bucket_are_told_apart(needs: Dependencies):

@@ -16,7 +16,8 @@ from core.errors import NotFound, StaleAttempt
 from mitosis_protocol.enums import ArtifactContentType, GroupState
 from tasks.models import ActiveTask, Artifact
 from tasks.rows import ClaimedTask, Report, SettleOp
-from tasks.services.artifacts import discard_superseded, issue_attempt_upload
+from tasks.services.artifacts import discard_superseded
+from tasks.services.attempt_uploads import issue_upload_sync
 from tasks.services.report import settle_sync
 from tasks.storage import Bucket, get_storage
 from tests.harness import TestServices
@@ -55,7 +56,7 @@ def later(**duration: float) -> AbstractContextManager[None]:
 
 
 def issue(worker: TeamWorker, claimed: ClaimedTask, size: int) -> str:
-    issued = issue_attempt_upload(
+    issued = issue_upload_sync(
         attempt_id=claimed.attempt_id, runner_id=worker.runner_id, content_type=RESULT, size=size
     )
     return issued.url

@@ -1,4 +1,6 @@
-"""`max_running` of a suite bounds what its managers hold together, also in one statement."""
+"""`max_running` of a suite bounds what its managers hold together, also in one statement, and a
+suite that was cancelled gives nothing.
+"""
 
 import asyncio
 import uuid
@@ -6,6 +8,7 @@ import uuid
 import pytest
 
 from core.pg import get_pool
+from mitosis_protocol.enums import SuiteState
 from suites.models import TaskSuite
 from tasks import store
 from tasks.services.manager_claims import ManagerClaim, claim_tasks, close_manager_claims
@@ -29,6 +32,17 @@ def test_without_a_cap_everybody_gets_what_was_asked(lab: Lab):
     managers = lab.runner_ids[:2]
     engaged = [lab.engage(manager) for manager in managers]
     assert [len(tasks) for tasks in _claim_together(managers, engaged, [3, 4])] == [3, 4]
+
+
+def test_a_cancelled_suite_hands_out_nothing(lab: Lab):
+    """As when a host gives back what it held, before the sweep has ended it."""
+    lab.submit(3, in_suite=True)
+    manager = lab.runner_ids[0]
+    engaged = [lab.engage(manager)]
+    TaskSuite.objects.filter(pk=lab.suite_id).update(state=SuiteState.CANCELLED)
+    assert _claim_together([manager], engaged, [3]) == [[]]
+    TaskSuite.objects.filter(pk=lab.suite_id).update(state=SuiteState.OPEN)
+    assert len(_claim_together([manager], engaged, [3])[0]) == 3
 
 
 @pytest.mark.parametrize(("cap", "patience_s"), [(2, 0.5), (None, 10.0)])

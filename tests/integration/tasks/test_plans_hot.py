@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from mitosis_protocol.enums import Outcome
+from mitosis_protocol.enums import ArtifactContentType, Outcome
 from tasks import store
-from tasks.rows import ClaimRequest, Report, SettleOp
+from tasks.rows import ClaimRequest, Report, SettleOp, UploadRequest
 from tasks.statements import Params, Statement, _numbered, _plain, array
 from tests.property.lab import Lab, lab_fixture, query
 
@@ -23,6 +23,7 @@ lab = pytest.fixture(name="lab")(lab_fixture)
 LARGE = {
     "active_tasks",
     "archived_tasks",
+    "artifacts",
     "task_attempts",
     "task_dependencies",
     "task_events",
@@ -55,6 +56,8 @@ INSERT INTO task_dependencies (task_id, upstream_id, condition)
 SELECT id, id - 1, 0 FROM active_tasks WHERE state = 0;
 INSERT INTO task_execution_failures (task_id, task_uuid, runner_id, error_messages)
 SELECT id, uuid, %(runner)s, '{}' FROM active_tasks WHERE id %% 20 = 0;
+INSERT INTO artifacts (task_id, task_uuid, group_id, attempt, content_type, size, key)
+SELECT id, uuid, group_id, 1, 2, 1, uuid::text FROM active_tasks;
 SELECT setval('task_attempts_id_seq', %(rows)s);
 """
 
@@ -165,6 +168,8 @@ def _hot_statements(lab: Lab) -> Iterator[tuple[Statement[Any], Params, set[str]
         store.progress_params([(a, r, "{}") for a, r in pairs]),
         fence,
     )
+    uploads = [UploadRequest(a, r, ArtifactContentType.RESULT, 10) for a, r in pairs]
+    yield store.ISSUE_UPLOADS, store.upload_params(uploads), {*fence, "artifacts_task"}
     yield from _sweeping_statements(runner, attempts)
     yield from _cooler_statements(lab)
 

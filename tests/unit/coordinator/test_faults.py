@@ -41,6 +41,13 @@ def test_an_unset_faultpoint_costs_about_a_function_call():
     assert min(runs) / 10_000 < 2e-6
 
 
+def test_what_is_done_is_said_first(capfd: pytest.CaptureFixture[str]):
+    faults.configure("commit.*=exc#2")
+    assert hits("commit.in_txn", 3) == [False, True, False]
+    said = '{"event": "fault.injected", "point": "commit.in_txn", "action": "exc"}\n'
+    assert capfd.readouterr().err == said
+
+
 async def test_exc_raises_at_the_named_point_only():
     faults.configure("commit.in_txn=exc")
     assert faults.is_armed()

@@ -28,6 +28,12 @@ def test_flags_win_over_the_environment_and_both_over_the_file(tmp_path: Path) -
     assert config.grace_s == 60
 
 
+def test_the_longest_pause_between_tries_to_connect_is_a_minute_unless_said() -> None:
+    assert load_agent_config(ENOUGH, HOME).reconnect_max_s == 60
+    shorter = load_agent_config(ENOUGH, {**HOME, "MITO_AGENT_RECONNECT_MAX": "5s"})
+    assert shorter.reconnect_max_s == 5
+
+
 def test_an_instance_has_a_directory_of_its_own() -> None:
     plain = load_agent_config(ENOUGH, {**HOME, "XDG_DATA_HOME": "/d"})
     named = load_agent_config({**ENOUGH, "instance": "two"}, {**HOME, "XDG_DATA_HOME": "/d"})

@@ -96,6 +96,20 @@ def test_a_crash_whose_decision_got_lost_is_decided_by_the_next_inventory(
     assert stage(host, 1) is Stage.HANDED, "on the shelf and taken again"
 
 
+def test_a_crash_that_was_cancelled_while_its_decision_got_lost_is_given_back(
+    host: AgentHost, coordinator: AgentCoordinator
+):
+    coordinator.start(make_suite(1))
+    coordinator.give(1)
+    host.die(host.key(), signal=11)
+    host.flush()
+    host.frame(tm.CancelTask(task_uuid=UUID(int=1), reason="user"))
+    coordinator.accept(ReportAnswer.OK_DUPLICATE)
+    host.do(ev.Tick())
+    [back] = host.sent(fm.ReturnTasks)
+    assert back.task_ids == [1]
+
+
 def test_a_last_try_waits_for_leave_to_start(host: AgentHost, coordinator: AgentCoordinator):
     coordinator.start(make_suite(1))
     coordinator.give(1, max_failures=1)

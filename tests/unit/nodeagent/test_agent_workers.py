@@ -156,6 +156,24 @@ def test_a_refused_upload_says_why(busy: AgentHost, answer, is_retryable: bool, 
     assert bool(busy.taken(fx.Publish)) is is_gone
 
 
+def test_a_refused_upload_brings_the_coordinators_reason(busy: AgentHost):
+    token = busy.ask_only(busy.key(), ipc.RequestUpload, **UPLOAD)
+    [frame] = busy.sent(fm.ReportTask)
+    code, text = ErrorCode.QUOTA_EXCEEDED, "the storage of the group is full"
+    busy.frame(
+        tm.TaskReportAck(
+            request_id=frame.request_id,
+            success=False,
+            answer=ReportAnswer.INVALID,
+            code=code,
+            message=text,
+        )
+    )
+    refused = busy.answers[token]
+    assert isinstance(refused, ipc.Refused)
+    assert (refused.code, refused.message) == (code, text)
+
+
 def test_without_a_link_a_worker_is_told_to_try_again(busy: AgentHost):
     before = busy.ask_only(busy.key(), ipc.RequestUpload, **UPLOAD)
     busy.do(ev.LinkLost())

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from nodeagent.errors import ResourceRefused
-from nodeagent.worker.archives import ArchiveAborted, archive_folder, has_entries
+from nodeagent.worker.archives import ArchiveAborted, Spool, archive_folder, has_entries
 from nodeagent.worker.credentials import Credential, find_credential, store_credential
 from nodeagent.worker.follow_up import FollowUpUnreadable, read_follow_up
 from nodeagent.worker.resource_files import IncomingFile, local_parts
@@ -109,7 +109,7 @@ def test_an_archive_can_be_stopped(tmp_path: Path) -> None:
     abort = threading.Event()
     abort.set()
     with pytest.raises(ArchiveAborted):
-        archive_folder(folder, "result", tmp_path / "t.tar.gz", abort)
+        archive_folder(folder, "result", Spool(tmp_path / "t.tar.gz"), abort)
 
 
 def test_names_that_are_not_utf8_survive_in_an_archive(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_names_that_are_not_utf8_survive_in_an_archive(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / os.fsdecode(b"\xff\xfe")).write_bytes(b"x")
     target = tmp_path / "t.tar.gz"
-    archive_folder(folder, "result", target, threading.Event())
+    archive_folder(folder, "result", Spool(target, most_bytes=0), threading.Event())
     with tarfile.open(target) as tar:
         assert os.fsencode(tar.getnames()[1]) == b"result/\xff\xfe"
 
