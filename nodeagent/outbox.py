@@ -8,8 +8,8 @@ once for a group, before a line is sent. Sending again is harmless: every line h
 import os
 import sqlite3
 import threading
-from collections.abc import Collection, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, Literal
 from uuid import UUID
@@ -49,6 +49,10 @@ class Outbox:
         self._wal = path.with_name(f"{path.name}-wal")
         self._decoder = msgspec.json.Decoder(TaskReport)
         self._syncing = threading.Lock()
+        # SQLite lets whoever comes first write, so a writer that never pauses would keep a
+        # checkpoint out for ever. Whoever stands in the door is the next to have the file.
+        self._door = threading.Lock()
+        self._writing = threading.Lock()
         try:
             self._db = self._open()
             with self._db:
@@ -109,22 +113,33 @@ class Outbox:
         if not rows:
             return
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                self._db.executemany(statement, rows)
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+            with self._next_in_turn():
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    self._db.executemany(statement, rows)
+                except BaseException:
+                    self._db.execute("ROLLBACK")
+                    raise
+                self._db.execute("COMMIT")
         except sqlite3.Error as error:
             raise HostUnusable(f"cannot write {self._path}: {error}") from error
+
+    @contextmanager
+    def _next_in_turn(self) -> Iterator[None]:
+        with self._door:
+            self._writing.acquire()
+        try:
+            yield
+        finally:
+            self._writing.release()
 
     def _checkpoint(self, mode: Literal["PASSIVE", "RESTART"]) -> None:
         """PASSIVE makes no writer wait, RESTART does while it moves the last pages."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
             if mode == "RESTART":
-                db.execute("PRAGMA wal_checkpoint(RESTART)")
+                with self._next_in_turn():
+                    db.execute("PRAGMA wal_checkpoint(RESTART)")
 
 
 def _sync_directory(path: Path) -> None:

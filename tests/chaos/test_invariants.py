@@ -291,11 +291,20 @@ def test_a_process_that_outlived_its_agent_is_found(host: Host) -> None:
     env = {MARKER: host.marker, "PATH": os.environ["PATH"]}
     with subprocess.Popen(["sleep", "600"], env=env) as stray:
         try:
+            _await_environment(stray.pid)
             [found] = leftovers([host])
             assert f"process {stray.pid} is left" in found
         finally:
             stray.kill()
     assert leftovers([host]) == []
+
+
+def _await_environment(pid: int) -> None:
+    """Popen returns when the program is being loaded, a moment before its environment stands."""
+    give_up = time.monotonic() + 10
+    while not Path(f"/proc/{pid}/environ").read_bytes():
+        assert time.monotonic() < give_up
+        time.sleep(0.001)
 
 
 def test_files_segments_results_and_debts_are_found(host: Host) -> None:

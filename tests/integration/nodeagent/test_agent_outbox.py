@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -90,7 +91,7 @@ def test_a_killed_agent_loses_nothing_it_had_stored(tmp_path: Path, lines_before
     assert forgotten.isdisjoint(found)
 
 
-def test_the_log_is_moved_into_the_file_beside_writers_and_stays_small(tmp_path: Path) -> None:
+def test_the_log_starts_over_beside_a_writer_that_never_pauses(tmp_path: Path) -> None:
     path = tmp_path / "outbox.sqlite"
     log = path.with_name(f"{path.name}-wal")
     outbox = Outbox(path)
@@ -107,20 +108,20 @@ def test_the_log_is_moved_into_the_file_beside_writers_and_stays_small(tmp_path:
 
     syncing = threading.Thread(target=sync_all_the_time)
     syncing.start()
-    written = largest = last = 0
+    # How long a sync takes and how far the log grows meanwhile is the disk's affair; that it starts
+    # over although the writer never pauses is ours.
+    last = starts = 0
+    give_up = time.monotonic() + 60
     try:
-        for _ in range(3000):
+        while starts < 3 and time.monotonic() < give_up:
             write_a_group()
             size = log.stat().st_size
-            written += size - last if size >= last else size
+            starts += size < last
             last = size
-            largest = max(largest, size)
     finally:
         stop.set()
         syncing.join()
-    # The writer never pauses and the disk may be slow, so the log is measured against what went
-    # through it; how far it grows during one sync is the disk's affair.
-    assert largest < written / 2, (largest, written)
+    assert starts == 3
     # Without a writer in its way a sync leaves a log that starts over with the next line.
     outbox.sync()
     write_a_group()
