@@ -7,6 +7,7 @@ MITOSIS_TEST_REDIS_URL and MITOSIS_TEST_S3_ENDPOINT_URL (+ keys) use running ser
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 
@@ -83,6 +84,11 @@ def _settings(root: Path) -> StackSettings:
         runtime_base=None,
     )
 
+
+# A run in the background of a script ignores Ctrl-C, and so would every program it starts; tests
+# that press it would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SERVICES = TestServices()
 
