@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 BEAT_S = 2.5  # 300 managers at this pace beat as often as 3,600 at the usual one
 WINDOW_S = 6.0
 WINDOWS = 3  # together longer than a lease and its grace: a false expiry would show
+MOST_WINDOWS = 12  # when the host of this virtual machine takes its cores away meanwhile
+LITTLE_STOLEN = 0.05  # of the cores' time; at 0.3 the same coordinator took ten times as long
 POLICY = {
     "MITOSIS_POLICY": f"heartbeat_s={BEAT_S},lease_ttl_s=10,reaper_grace_s=0.5,sweep_s=1,"
     "user_requests_per_s=100000"
@@ -105,6 +107,17 @@ def resident_kib(cluster: Cluster, name: str) -> float:
     return float(psutil.Process(cluster.child(name).pid).memory_info().rss) / 1024
 
 
+async def least_stolen_windows() -> list[float]:
+    """When the windows began in which most of the cores was ours; more are tried if need be."""
+    seen: list[tuple[float, float]] = []
+    while len(seen) < MOST_WINDOWS and sum(one[0] < LITTLE_STOLEN for one in seen) < WINDOWS:
+        start, before = time.monotonic(), psutil.cpu_times()
+        await asyncio.sleep(WINDOW_S)
+        after = psutil.cpu_times()
+        seen.append(((after.steal - before.steal) / (sum(after) - sum(before)), start))
+    return [start for _, start in sorted(seen)[:WINDOWS]]
+
+
 @pytest.mark.alone
 async def test_a_fleet_on_one_process_beats_on_time_and_nobody_is_expired(
     user: LiveUser, pair: Cluster, record_property: Callable[[str, object], None]
@@ -113,18 +126,16 @@ async def test_a_fleet_on_one_process_beats_on_time_and_nobody_is_expired(
     fleet = [Member(one, pair.urls[0]) for one in enlist(user, FLEET)]
     crew = Crew([Member(one, pair.urls[0]) for one in enlist(user, WORKING, tag)], pause_s=0.2)
     campaign = Campaign(user, tag, linger_seconds=0)
-    submit_array(user, campaign, 4000)
+    submit_array(user, campaign, 16_000)
     async with connected(crew.members):
         await crew.take_up(campaign.uuid)
         before = resident_kib(pair, "web0")
         async with connected(fleet):
             async with beating(fleet, BEAT_S) as samples, crew.at_work(samples, BEAT_S):
-                began = time.monotonic()
-                await asyncio.sleep(WINDOWS * WINDOW_S)
+                starts = await least_stolen_windows()
             each = (resident_kib(pair, "web0") - before) / FLEET
             assert strays(pair, [*fleet, *crew.members]) == []
             assert [member.closed for member in [*fleet, *crew.members] if member.closed] == []
-    starts = [began + n * WINDOW_S for n in range(WINDOWS)]
     figures = [p99(samples.between(start, start + WINDOW_S)) for start in starts]
     beats = ", ".join(f"{1e3 * one:.0f} ms" for one in figures)
     record_property("kib_per_socket", round(each))
