@@ -30,8 +30,7 @@ def test_kill_9_of_supervisor_and_guardian_together_still_ends_all_children(stac
     assert len(guardians) == 1
     os.kill(guardians[0].pid, signal.SIGKILL)
     os.kill(stack.supervisor_pid, signal.SIGKILL)
-    # Nobody is left to count their grace: each ends by itself, as fast as a busy machine lets it.
-    eventually(lambda: not alive(processes), within_s=30, what="all children gone")
+    eventually(lambda: not alive(processes), within_s=10, what="all children gone")
 
 
 def test_a_killed_guardian_is_replaced(stack: Stack):
