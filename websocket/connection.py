@@ -20,6 +20,7 @@ from websocket.auth import Message, Receive, Send
 from websocket.close_codes import CloseCode
 from websocket.outbound import Outbound
 from websocket.rate import Bucket
+from websocket.takeovers import Takeover
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +48,9 @@ class RunnerPeer(Protocol):
     def session_epoch(self) -> int: ...
     @property
     def ip(self) -> str | None: ...
+
+    process_id: UUID | None  # of the runner, once it has said so
+    takeover: Takeover | None  # if this session took the place of a living one
 
 
 class Connection(ABC):

@@ -68,6 +68,7 @@ async def on_hello(peer: Peer, message: Hello) -> Sequence[ToManager]:
     )
     if not is_current:
         raise Superseded("a newer session of this manager took over")
+    peer.speaks_for(message.process_id)
     duty = await _duty_after_return(peer, message)
     engaged = duty.engaged
     held = await reconcile(

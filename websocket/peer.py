@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from accounts.actors import Actor
+from websocket.takeovers import Takeover
 
 MAX_REMEMBERED: Final = 4096  # as many attempts as an inventory may name
 
@@ -20,6 +21,8 @@ class Peer:
     manager_uuid: UUID
     session_epoch: int
     ip: str | None = None
+    process_id: UUID | None = None
+    takeover: Takeover | None = None
     forgeries: int = 0
     is_idle: bool = False  # said so in its newest heartbeat
     # The RFC reports an exit code with Finish and none with Commit.
@@ -55,6 +58,12 @@ class Peer:
     @property
     def actor(self) -> Actor:
         return Actor(kind="manager", id=str(self.manager_uuid), ip=self.ip)
+
+    def speaks_for(self, process_id: UUID) -> None:
+        """Its hello: which process of the agent is at the other end."""
+        self.process_id = process_id
+        if self.takeover is not None:
+            self.takeover.heard(process_id)
 
     def remember_exit(self, attempt_id: int, exit_code: int) -> None:
         while len(self._exit_codes) >= MAX_REMEMBERED:

@@ -7,8 +7,6 @@ here, direct workers in websocket.worker_presence. Opened by mitosis_site.runtim
 """
 
 import asyncio
-import time
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -34,11 +32,11 @@ from websocket.peer import Peer
 from websocket.pushes import listen, stop
 from websocket.rate import Bucket
 from websocket.session import Session
+from websocket.takeovers import Takeovers
 
 log = structlog.get_logger(__name__)
 
 WATCH_S: Final = 1.0  # well below the 5 s within which a revocation has to reach a socket
-TAKEOVER_WINDOW_S: Final = 60.0
 
 PeerT = TypeVar("PeerT", bound=RunnerPeer)
 
@@ -60,7 +58,7 @@ class Presence(Generic[PeerT]):
     def __init__(self, kind: SocketKind[PeerT]) -> None:
         self._kind = kind
         self._sessions: dict[UUID, tuple[Connection, Identity]] = {}
-        self._takeovers: dict[UUID, deque[float]] = {}
+        self._takeovers = Takeovers()
         self._buckets: dict[UUID, Bucket] = {}
         self._background: set[asyncio.Task[None]] = set()
 
@@ -132,9 +130,10 @@ class Presence(Generic[PeerT]):
             _supersede(session)
             return
         self._sessions[uuid] = (session, identity)
-        if older is not None:
+        if older is not None and not older.is_ending:
             _supersede(older)
-            self._note_takeover(session.who)
+            session.who.takeover = self._takeovers.note(uuid, older.who.process_id)
+            self._look_for_clones(session.who)
 
     def _bucket(self, runner_uuid: UUID) -> Bucket:
         """One per runner: whoever was closed for flooding does not get a new one by returning."""
@@ -147,12 +146,10 @@ class Presence(Generic[PeerT]):
 
     def _forget_calm(self) -> None:
         """What is kept about runners that left is gone once it says nothing any more."""
-        since = time.monotonic() - TAKEOVER_WINDOW_S
         absent = self._buckets.keys() - self._sessions.keys()
         for uuid in [uuid for uuid in absent if self._buckets[uuid].is_full()]:
             del self._buckets[uuid]
-        for uuid in [uuid for uuid, times in self._takeovers.items() if times[-1] < since]:
-            del self._takeovers[uuid]
+        self._takeovers.forget_old()
 
     def _judge(
         self, session: Connection, identity: Identity, standing: SessionStanding | None
@@ -169,18 +166,20 @@ class Presence(Generic[PeerT]):
                 session.close(CloseCode.SUPERSEDED, "lease lost", error=lost)
             else:
                 _supersede(session)
-                self._note_takeover(session.who)
+                self._note_departure(session.who, standing.process_id)
 
-    def _note_takeover(self, peer: RunnerPeer) -> None:
+    def _note_departure(self, who: RunnerPeer, now_at: UUID | None) -> None:
+        """Another process of the coordinator has the runner: it went there, or a clone did."""
+        takeover = self._takeovers.note(who.runner_uuid, who.process_id)
+        if now_at is not None:
+            takeover.heard(now_at)
+        self._look_for_clones(who)
+
+    def _look_for_clones(self, who: RunnerPeer) -> None:
         """Two agents with one identity throw each other out without end; take both out of work."""
-        times = self._takeovers.setdefault(peer.runner_uuid, deque())
-        now = time.monotonic()
-        times.append(now)
-        while times[0] < now - TAKEOVER_WINDOW_S:
-            times.popleft()
-        if len(times) > settings.MITOSIS.supersedes_per_minute:
-            del self._takeovers[peer.runner_uuid]
-            task = asyncio.create_task(self._suspect(peer.runner_id))
+        if self._takeovers.count(who.runner_uuid) > settings.MITOSIS.supersedes_per_minute:
+            self._takeovers.forget(who.runner_uuid)
+            task = asyncio.create_task(self._suspect(who.runner_id))
             self._background.add(task)
             task.add_done_callback(self._background.discard)
 

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from accounts.actors import Actor
 from mitosis_protocol.control_plane import Sender
+from websocket.takeovers import Takeover
 from workers.services.control_plane import Tenant
 
 
@@ -19,6 +20,8 @@ class WorkerPeer:
     session_epoch: int
     tenant: Tenant
     ip: str | None = None
+    process_id: UUID | None = None
+    takeover: Takeover | None = None
 
     @property
     def session_id(self) -> str:

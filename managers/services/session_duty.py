@@ -67,6 +67,7 @@ class SessionStanding:
     token_generation: int
     is_revoked: bool
     is_lost: bool
+    process_id: uuid.UUID | None
 
 
 async def read_duties(manager_ids: Collection[int]) -> dict[int, Duty]:
@@ -106,8 +107,10 @@ async def read_standings(manager_ids: Collection[int]) -> dict[int, SessionStand
     """By manager, for all open sockets of a process at once."""
     rows = await get_pool().fetch(_STANDING, {"manager_ids": sorted(manager_ids)})
     return {
-        manager_id: SessionStanding(epoch, generation, revoked, conn == ConnState.LOST.code)
-        for manager_id, epoch, generation, revoked, conn in rows
+        manager_id: SessionStanding(
+            epoch, generation, revoked, conn == ConnState.LOST.code, process
+        )
+        for manager_id, epoch, generation, revoked, conn, process in rows
     }
 
 

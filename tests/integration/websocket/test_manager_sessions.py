@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
 import time_machine
@@ -12,7 +13,7 @@ from pytest_django import Settings
 from core.errors import DatabaseUnavailable
 from managers.services.registration import RegisteredManager
 from managers.services.session_threads import in_thread
-from mitosis_protocol.enums import ConnState
+from mitosis_protocol.enums import ConnState, DesiredState
 from mitosis_protocol.from_manager import FetchTask, ReturnTasks
 from runners.models import Runner
 from tests.integration.websocket.socket_world import FakeServer
@@ -190,7 +191,7 @@ async def test_a_takeover_is_counted_once_however_long_the_old_session_takes_to_
 ):
     """A peer that vanished does not read its goodbye; that makes it no clone."""
     counted: list[object] = []
-    monkeypatch.setattr(PRESENCE, "_note_takeover", counted.append)
+    monkeypatch.setattr(PRESENCE, "_look_for_clones", counted.append)
     server = await accepted(manager)
     server.readable.clear()
     update = Runner.objects.filter(pk=manager.runner.pk).update
@@ -200,6 +201,68 @@ async def test_a_takeover_is_counted_once_however_long_the_old_session_takes_to_
     assert len(counted) == 1
     server.readable.set()
     assert (await server.closed())[0] == 4409
+
+
+async def _greeted(manager: RegisteredManager, process_id: UUID) -> FakeServer:
+    server = await accepted(manager)
+    server.give(type="hello", request_id=1, process_id=str(process_id))
+    assert (await server.answer())["type"] == "welcome"
+    return server
+
+
+async def _left(servers: list[FakeServer]) -> None:
+    for server in servers:
+        server.leave()
+        await server.task
+
+
+async def _wish(manager: RegisteredManager) -> DesiredState:
+    return (await in_thread(Runner.objects.get, pk=manager.runner.pk)).desired_state
+
+
+async def test_an_agent_that_replaces_its_own_dead_connections_is_no_clone(
+    manager: RegisteredManager, settings: Settings
+):
+    process = uuid4()
+    servers = [
+        await _greeted(manager, process)
+        for _ in range(2 * settings.MITOSIS.supersedes_per_minute + 2)
+    ]
+    assert [(await server.closed())[0] for server in servers[:-1]] == [4409] * (len(servers) - 1)
+    await asyncio.gather(*PRESENCE._background)
+    assert await _wish(manager) is DesiredState.ACTIVE
+    await _left(servers)
+
+
+async def test_agents_that_replace_each_other_are_clones(
+    manager: RegisteredManager, settings: Settings
+):
+    both = (uuid4(), uuid4())
+    servers = [
+        await _greeted(manager, both[n % 2])
+        for n in range(settings.MITOSIS.supersedes_per_minute + 2)
+    ]
+    async with asyncio.timeout(10):
+        while (wish := await _wish(manager)) is DesiredState.ACTIVE:
+            await asyncio.gather(*PRESENCE._background)
+    assert wish is DesiredState.QUARANTINED
+    await _left(servers)
+
+
+async def test_whoever_comes_back_from_a_session_that_we_have_closed_is_no_clone(
+    manager: RegisteredManager, monkeypatch: pytest.MonkeyPatch
+):
+    counted: list[object] = []
+    monkeypatch.setattr(PRESENCE, "_look_for_clones", counted.append)
+    server = await accepted(manager)
+    server.readable.clear()
+    with time_machine.travel(manager.tokens.expires_at, tick=True):
+        await PRESENCE.look()
+    again = await accepted(manager)
+    assert counted == []
+    server.readable.set()
+    assert await server.closed() == (4401, "token expired")
+    await _left([server, again])
 
 
 async def test_an_expired_token_ends_the_session(manager: RegisteredManager):
