@@ -1,4 +1,4 @@
-"""The least a durable queue can do: insert, claim with SKIP LOCKED, move to an archive, in psycopg.
+"""The least a durable queue can do: insert, claim with SKIP LOCKED, finish, archive, in psycopg.
 
 The limit of benchmarks.coordinator: tables without anything that is not needed for that, in the
 database of the same stack, with the same durability, from several connections at once.
@@ -13,7 +13,7 @@ import psycopg
 TABLES: Final = """
 DROP TABLE IF EXISTS bench_queue, bench_archive;
 CREATE TABLE bench_queue (id bigserial PRIMARY KEY, state smallint NOT NULL DEFAULT 1,
-    attempt int NOT NULL DEFAULT 0, spec jsonb NOT NULL);
+    attempt int NOT NULL DEFAULT 0, exit_status int, spec jsonb NOT NULL);
 CREATE INDEX bench_queue_ready ON bench_queue (id) WHERE state = 1;
 CREATE TABLE bench_archive (id bigint PRIMARY KEY, attempt int NOT NULL, spec jsonb NOT NULL,
     exit_status int, ended_at timestamptz NOT NULL DEFAULT now());
@@ -28,9 +28,11 @@ WHERE id = ANY (ARRAY(SELECT id FROM bench_queue WHERE state = 1 ORDER BY id LIM
     FOR UPDATE SKIP LOCKED))
 RETURNING id
 """
-SETTLE: Final = """
-WITH gone AS (DELETE FROM bench_queue WHERE id = ANY (%s) RETURNING id, attempt, spec)
-INSERT INTO bench_archive (id, attempt, spec, exit_status) SELECT id, attempt, spec, 0 FROM gone
+FINISH: Final = "UPDATE bench_queue SET state = 3, exit_status = 0 WHERE id = ANY (%s)"
+ARCHIVE: Final = """
+WITH gone AS (DELETE FROM bench_queue WHERE id = ANY (%s) RETURNING id, attempt, spec, exit_status)
+INSERT INTO bench_archive (id, attempt, spec, exit_status)
+SELECT id, attempt, spec, exit_status FROM gone
 """
 
 
@@ -51,6 +53,7 @@ def _live(url: str, batch: int, rounds: int) -> int:
         for _ in range(rounds):
             connection.execute(INSERT, [batch], prepare=True)
             claimed = [row[0] for row in connection.execute(CLAIM, [batch], prepare=True)]
-            connection.execute(SETTLE, [claimed], prepare=True)
+            connection.execute(FINISH, [claimed], prepare=True)
+            connection.execute(ARCHIVE, [claimed], prepare=True)
             done += len(claimed)
     return done

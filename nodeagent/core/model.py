@@ -32,8 +32,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Times of the core, in seconds."""
 
     flush_s: float = 0.005  # how long a report waits for company
-    busy_flush_s: float = 0.05  # the same while tasks wait here: no worker idles for the answer
-    idle_ask_s: float = 15.0  # a lost push costs no more than this
+    # The same while tasks wait here: no worker idles for the answer. A start waits as long for its
+    # result, so that quick tasks are told once.
+    busy_flush_s: float = 0.1
+    # A lost push costs this and the way to a running command: 15 s at most, on a busy machine, too.
+    idle_ask_s: float = 12.0
     retry_s: float = 1.0  # after a refusal that time may cure
     connect_s: float = 60.0  # a python start takes seconds on a loaded host
     leave_s: float = 30.0  # for workers without a task, before they are killed (the RFC's figure)
@@ -156,7 +159,7 @@ class Reports:
         self.unstored: dict[UUID, Attempt] = {}  # on their way into it
         self.queue: dict[UUID, None] = {}  # to be sent
         self.later: dict[UUID, None] = {}  # to be sent again at `retry_at`
-        self.starts: dict[int, None] = {}  # attempts to be reported as started
+        self.starts: dict[int, float] = {}  # attempts to be reported as started, and from when on
         self.permits: dict[int, RequestToken] = {}  # who may not start before the answer
         self.to_permit: dict[int, None] = {}  # of these, not asked yet
         self.refused: dict[UUID, None] = {}  # the outbox had no room: tried again

@@ -1,9 +1,11 @@
 """Lines for the coordinator: into the outbox, out in frames, until each is settled.
 
 Results are sent only from the outbox and repeated with the same op_id until the answer is anything
-but `retry_later`. Starts are best effort and are left out where the result goes the same way.
+but `retry_later`. Starts are best effort: one waits for the result that would spare it while others
+wait for the worker.
 """
 
+from itertools import islice, takewhile
 from typing import Final
 from uuid import UUID
 
@@ -41,7 +43,7 @@ _TAKEN: Final = (ReportAnswer.OK, ReportAnswer.OK_DUPLICATE)
 
 
 def note_start(m: Model, attempt: Attempt) -> None:
-    m.reports.starts[attempt.attempt_id] = None
+    m.reports.starts[attempt.attempt_id] = m.now + _patience_s(m)
     schedule(m)
 
 
@@ -111,45 +113,58 @@ def on_refused(m: Model, event: ResultRefused) -> None:
 
 
 def schedule(m: Model) -> None:
-    """Send soon, or now if there is enough. A short task's start is then left out, too."""
+    """Send soon, or now if there is enough."""
     reports = m.reports
-    if reports.is_flush_scheduled:
-        if len(reports.queue) + len(reports.starts) < FULL:
-            return
-    elif len(reports.queue) + len(reports.starts) < FULL:
+    if len(reports.queue) >= FULL:
+        flush(m)
+    elif not reports.is_flush_scheduled:
         reports.is_flush_scheduled = True
-        is_busy = m.ledger.shelved_count > 0
-        m.out.append(ScheduleFlush(m.settings.busy_flush_s if is_busy else m.settings.flush_s))
-        return
-    flush(m)
+        m.out.append(ScheduleFlush(_patience_s(m)))
 
 
 def flush(m: Model) -> None:
     """As much as fits a frame; the rest when an answer makes room."""
     reports = m.reports
-    waiting = len(reports.queue) + len(reports.starts)
-    if not m.session.is_welcome or not (waiting or reports.to_permit):
+    if not m.session.is_welcome:
         return
-    if reports.in_flight and (
-        reports.in_flight >= MAX_FRAMES or not (waiting >= FULL or reports.to_permit)
-    ):
-        return
+    waiting = len(reports.queue) + _due_starts(m)
+    is_enough = waiting >= FULL or bool(reports.to_permit)
+    has_room = not reports.in_flight or (reports.in_flight < MAX_FRAMES and is_enough)
+    if has_room and (waiting or reports.to_permit):
+        _send(m)
+    if reports.starts and not reports.in_flight:
+        schedule(m)  # those that were too young; an answer sees to them otherwise
+
+
+def _send(m: Model) -> None:
     # The last output of a task belongs before its result: afterwards nobody takes it.
     news.send(m)
     lines = _take(m)
     request_id = m.requests.ask(Reporting(lines))
-    reports.in_flight += 1
+    m.reports.in_flight += 1
     m.out.append(SyncAndSend(ReportTasks(request_id=request_id, reports=lines)))
+
+
+def _patience_s(m: Model) -> float:
+    is_busy = m.ledger.shelved_count > 0
+    return m.settings.busy_flush_s if is_busy else m.settings.flush_s
+
+
+def _due_starts(m: Model) -> int:
+    """The first so many have waited long enough for a result that would spare them."""
+    return sum(1 for _ in takewhile(lambda due: due <= m.now, m.reports.starts.values()))
 
 
 def _take(m: Model) -> list[TaskReport]:
     reports = m.reports
-    lines: list[TaskReport] = []
-    for starts in (reports.to_permit, reports.starts):
-        while starts and len(lines) < MAX_REPORTS_PER_FRAME:
-            attempt_id = next(iter(starts))
-            del starts[attempt_id]
-            lines.append(TaskReport(task_id=attempt_id, op="start"))
+    starting = [*reports.to_permit, *islice(reports.starts, _due_starts(m))]
+    lines = [
+        TaskReport(task_id=attempt_id, op="start")
+        for attempt_id in starting[:MAX_REPORTS_PER_FRAME]
+    ]
+    for line in lines:
+        reports.to_permit.pop(line.task_id, None)
+        reports.starts.pop(line.task_id, None)
     room = _FRAME_ROOM - len(lines) * _LINE_BYTES
     while reports.queue and len(lines) < MAX_REPORTS_PER_FRAME:
         op_id = next(iter(reports.queue))
@@ -209,7 +224,7 @@ def resend(m: Model) -> None:
     reports.to_permit = dict.fromkeys(reports.permits)
     for attempt in m.ledger.in_stage(Stage.HANDED):
         if attempt.wish is None and attempt.attempt_id not in reports.permits:
-            reports.starts[attempt.attempt_id] = None
+            reports.starts[attempt.attempt_id] = m.now
     flush(m)
 
 
@@ -296,6 +311,9 @@ def _again(m: Model, line: TaskReport) -> None:
 
 
 def _start_again(m: Model, attempt: Attempt) -> None:
-    where = m.reports.to_permit if attempt.attempt_id in m.reports.permits else m.reports.starts
-    if attempt.wish is None:
-        where[attempt.attempt_id] = None
+    if attempt.wish is not None:
+        return
+    if attempt.attempt_id in m.reports.permits:
+        m.reports.to_permit[attempt.attempt_id] = None
+    else:
+        m.reports.starts[attempt.attempt_id] = m.now

@@ -2,10 +2,13 @@
 
 Going to sleep and being woken takes 50 us and more, which a worker spares that still looks when the
 answer comes. It looks for twice as long as answers have taken of late, and only while the agent
-says that there are cores to spare (crowd); every miss makes the next tries rarer, so that one who
-waits for work, or for the disk, soon sleeps at once. Used by the workers' clients.
+says that there are cores to spare (crowd). Between two looks it gives way: the kernel likes to wake
+the agent on the very core that asked, where it would wait for the end of the spinning. Every miss
+makes the next tries rarer, so that one who waits for work, or for the disk, soon sleeps at once.
+Used by the workers' clients.
 """
 
+import os
 import time
 from collections.abc import Callable
 from typing import Final
@@ -20,10 +23,14 @@ class Spin:
     """Remembers whether spinning was worth it, and for how long."""
 
     def __init__(
-        self, has_room: Callable[[], bool], clock: Callable[[], float] = time.perf_counter
+        self,
+        has_room: Callable[[], bool],
+        clock: Callable[[], float] = time.perf_counter,
+        give_way: Callable[[], object] = os.sched_yield,
     ) -> None:
         self._has_room = has_room
         self._clock = clock
+        self._give_way = give_way
         self._usual_s = _LONGEST_S
         self._misses = 0
         self._pause = 0
@@ -44,6 +51,7 @@ class Spin:
                 # What was usual may have changed: the next try is a long one again.
                 self._usual_s = _LONGEST_S
                 return False
+            self._give_way()
         self._misses = 0
         self._usual_s += _WEIGHT * (self._clock() - began - self._usual_s)
         return True

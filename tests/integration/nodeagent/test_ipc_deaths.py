@@ -50,7 +50,7 @@ def test_killed_workers_leave_no_segment_and_no_descriptor(agent: IpcAgent) -> N
         _live_and_die(agent, generation)
     _settle(agent)
     assert agent.left_behind() == files
-    assert count_descriptors() == before
+    assert count_descriptors() <= before
 
 
 def test_those_who_die_within_a_moment_are_swept_together(

@@ -79,14 +79,53 @@ def test_a_crash_that_could_not_be_stored_is_stored_later(
 def test_64_lines_are_sent_at_once_and_two_frames_are_under_way_at_most(
     host: AgentHost, coordinator: AgentCoordinator
 ):
-    coordinator.start(make_suite(64))
-    ids = range(1, 65)
-    coordinator.give(*ids)
+    coordinator.start(make_suite(100))
+    coordinator.give(*range(1, 101))
+    host.now += host.core.model.settings.busy_flush_s
+    host.flush()
+    [starts] = host.sent(fm.ReportTasks)
+    assert len(starts.reports) == 100
     for slot in range(64):
         host.finish(host.key(slot))
-    frames = host.sent(fm.ReportTasks)
-    assert [len(one.reports) for one in frames] == [64, 64]
-    assert {one.op for one in frames[0].reports} == {"start"}
+    [results] = host.sent(fm.ReportTasks)
+    assert [one.op for one in results.reports] == ["commit"] * 64
+    for slot in range(64, 100):
+        host.finish(host.key(slot))
+    host.flush()
+    assert host.sent(fm.ReportTasks) == []  # two are under way
+
+
+def test_a_start_waits_for_its_result_while_tasks_wait_for_a_worker(
+    host: AgentHost, coordinator: AgentCoordinator
+):
+    coordinator.start(make_suite(2, 8))
+    coordinator.give(1, 2, 3, 4, 5, 6)
+    host.now += host.core.model.settings.busy_flush_s * 0.6
+    host.finish(host.key(0))  # the worker takes 3 at once
+    host.now += host.core.model.settings.busy_flush_s * 0.6
+    host.do(ev.FlushDue())
+    lines = coordinator.accept(action="end")
+    assert [(one.op, one.task_id) for one in lines] == [("start", 2), ("commit", 1)]
+    # 3 was too young for that frame, so there is another one; 2 is not told twice.
+    [again] = host.taken(fx.ScheduleFlush)[-1:]
+    assert again.after_s == host.core.model.settings.busy_flush_s
+    host.now += again.after_s
+    host.do(ev.FlushDue())
+    lines = coordinator.accept()
+    assert [(one.op, one.task_id) for one in lines] == [("start", 3)]
+
+
+def test_what_ends_before_it_is_told_is_told_once(host: AgentHost, coordinator: AgentCoordinator):
+    coordinator.start(make_suite(1, 8))
+    coordinator.give(1, 2, 3, 4, 5)
+    told: list[tuple[str, int]] = []
+    for _ in range(2):
+        host.now += host.core.model.settings.busy_flush_s * 0.9
+        host.finish(host.key(0))
+        host.now += host.core.model.settings.busy_flush_s * 0.2
+        host.do(ev.FlushDue())
+        told += [(one.op, one.task_id) for one in coordinator.accept(action="end")]
+    assert told == [("commit", 1), ("commit", 2)]
 
 
 def test_a_line_that_is_to_come_later_is_repeated_with_its_op_id(

@@ -28,13 +28,13 @@ def test_prefetch_is_kept_between_its_marks(host: AgentHost, coordinator: AgentC
     assert [one.max_tasks for one in host.sent(fm.FetchTasks)] == [2]
 
 
-def test_an_empty_answer_is_followed_by_a_question_every_15_seconds_or_at_a_push(
+def test_an_empty_answer_is_followed_by_a_question_every_12_seconds_or_at_a_push(
     host: AgentHost, coordinator: AgentCoordinator
 ):
     suite = make_suite(1)
     coordinator.start(suite)
     coordinator.give()
-    host.wait(14)
+    host.wait(11)
     assert not host.sent(fm.FetchTasks)
     host.wait(2)
     coordinator.give()

@@ -17,7 +17,11 @@ class Waits:
     def __init__(self, *, has_room: bool = True) -> None:
         self.now = 0.0
         self.has_room = has_room
-        self.spin = Spin(lambda: self.has_room, lambda: self.now)
+        self.gave_way = 0
+        self.spin = Spin(lambda: self.has_room, lambda: self.now, self._give_way)
+
+    def _give_way(self) -> None:
+        self.gave_way += 1
 
     def wait(self, answer_us: float) -> tuple[bool, float]:
         """Whether the spin saw the answer, and for how many microseconds it looked."""
@@ -34,6 +38,12 @@ class Waits:
 def test_an_answer_that_needs_the_agent_to_wake_up_is_still_seen() -> None:
     waits = Waits()
     assert [waits.wait(120) for _ in range(3)] == [(True, 120.0)] * 3
+
+
+def test_an_agent_on_the_same_core_gets_its_turn_between_two_looks() -> None:
+    waits = Waits()
+    assert waits.wait(30) == (True, 30.0)
+    assert waits.gave_way == 29
 
 
 def test_without_room_nobody_looks() -> None:
