@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
+import psycopg
 import structlog
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
@@ -55,8 +56,10 @@ async def add_samples(measured: Measured) -> None:
         return
     try:
         await get_pool().execute(_ADD, _parameters(measured))
-    except DatabaseUnavailable as error:
-        log.warning("metrics.samples_lost", count=len(measured), reason=error.message)
+    except (DatabaseUnavailable, psycopg.Error) as error:
+        # Not only while the server is away: what was on its way to the default partition when a
+        # new one was attached is refused.
+        log.warning("metrics.samples_lost", count=len(measured), reason=type(error).__name__)
 
 
 def add_samples_sync(measured: Measured) -> None:

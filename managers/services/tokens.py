@@ -90,8 +90,9 @@ def refresh_tokens(
         outcome = "reused" if is_reuse else "ok"
         record(actor=actor, action="manager.refresh", target=str(runner.uuid), outcome=outcome)
         expires_at = node.refresh_expires_at
+        if is_reuse:
+            rotate_token_generation(actor=actor, runner=runner)
     if is_reuse:
-        rotate_token_generation(actor=actor, runner=runner)
         raise _refused(ErrorCode.AUTH_REVOKED_TOKEN)
     fault("token.rotated_not_delivered")
     return _tokens(runner, secret, expires_at, policy.access_s)

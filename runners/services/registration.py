@@ -5,6 +5,7 @@ Called by the registration services of managers and workers, and by the console.
 
 from collections.abc import Collection
 from datetime import timedelta
+from functools import partial
 
 from django.db import connection, transaction
 from django.db.models import F
@@ -68,8 +69,10 @@ def rotate_token_generation(*, actor: Actor, runner: Runner) -> Runner:
         rows = Runner.objects.filter(pk=runner.pk)
         rows.update(token_generation=F("token_generation") + 1, updated_at=Now())
         record(actor=actor, action="runner.rotate", target=str(runner.uuid))
-    forget_standing(runner)
-    return rows.get()
+        # The caller's transaction may be the one that counts: what is forgotten before it commits
+        # would be remembered again with the old generation.
+        transaction.on_commit(partial(forget_standing, runner))
+        return rows.get()
 
 
 def revoke_runner(*, actor: Actor, runner: Runner) -> bool:
@@ -90,5 +93,5 @@ def revoke_runner(*, actor: Actor, runner: Runner) -> bool:
             leases = RunnerLease.objects.filter(runner_id=runner.pk)
             leases.update(session_epoch=F("session_epoch") + 1, expires_at=Now())
             record(actor=actor, action="runner.revoke", target=str(runner.uuid))
-    forget_standing(runner)
+        transaction.on_commit(partial(forget_standing, runner))
     return bool(changed)

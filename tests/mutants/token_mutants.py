@@ -28,8 +28,8 @@ TOKEN_MUTANTS = (
         "managers.services.tokens",
         [
             (
-                "    if is_reuse:\n        rotate_token_generation(actor=actor, runner=runner)\n",
-                "    if is_reuse:\n",
+                "            rotate_token_generation(actor=actor, runner=runner)\n",
+                "            pass\n",
             )
         ],
     ),
@@ -71,7 +71,12 @@ TOKEN_MUTANTS = (
     MachineMutant(
         "a rotation is known only after the cache has aged",
         "runners.services.registration",
-        [("    forget_standing(runner)\n    return rows.get()\n", "    return rows.get()\n")],
+        [
+            (
+                "on_commit(partial(forget_standing, runner))\n        return",
+                "on_commit(lambda: None)\n        return",
+            )
+        ],
     ),
     MachineMutant(
         "a socket opens with a token of an older generation",

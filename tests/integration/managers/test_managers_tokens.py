@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError, connection
 from django.test import Client
 
 from core import clock
@@ -55,6 +56,26 @@ def test_a_spent_token_used_later_ends_every_token(manager: dict[str, Any]) -> N
     with clock.using(lambda: later):
         assert refresh(manager, manager["refresh_token"]).status_code == 401
         assert refresh(manager, fresh["refresh_token"]).status_code == 401
+        assert not is_alive(fresh["token"])
+
+
+def test_a_crash_while_a_theft_is_answered_leaves_it_to_be_found_again(
+    manager: dict[str, Any],
+) -> None:
+    fresh = refresh(manager, manager["refresh_token"]).json()
+
+    def die_before_the_generation(execute: Any, sql: str, *rest: Any) -> Any:
+        if sql.startswith('UPDATE "runners"'):
+            raise OperationalError("the connection is gone")
+        return execute(sql, *rest)
+
+    later = clock.now() + timedelta(minutes=10)
+    with clock.using(lambda: later):
+        with connection.execute_wrapper(die_before_the_generation):
+            assert refresh(manager, manager["refresh_token"]).status_code == 503
+        # Refresh tokens that had ended alone would leave the thief an hour of access.
+        assert is_alive(fresh["token"])
+        assert refresh(manager, manager["refresh_token"]).status_code == 401
         assert not is_alive(fresh["token"])
 
 

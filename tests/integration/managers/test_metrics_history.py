@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -250,3 +251,31 @@ def test_a_bad_window_is_refused_naming_it(api: Api, window: str) -> None:
 def test_a_nul_in_metrics_is_refused_by_name(ada: User) -> None:
     with pytest.raises(InvalidInput, match="metrics"):
         record_beat(beat(register(ada), note="a\x00b"), ttl_s=TTL_S)
+
+
+def test_a_partition_that_is_made_under_a_sample_fails_no_heartbeat(ada: User) -> None:
+    """The statement waits for the default partition, and is then told that it is the wrong one."""
+    manager = register(ada)
+    today = clock.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    kind = metrics_history.Partitioned("manager_samples", days=1, keep_days=7)
+    rows(f"DROP TABLE IF EXISTS manager_samples_p{today:%Y%m%d}")
+    renewed: dict[int, datetime] = {}
+
+    async def beats() -> None:
+        renewed.update(await record_beats([beat(manager, active_workers=4)], ttl_s=TTL_S))
+
+    beating = threading.Thread(target=on_pool, args=(beats,))
+    with transaction.atomic():
+        metrics_history._make(kind, today)
+        beating.start()
+        wait_for_a_blocked_insert()
+    beating.join()
+    assert renewed.keys() == {manager.pk}
+
+
+def wait_for_a_blocked_insert() -> None:
+    deadline = time.monotonic() + 30
+    waiting = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
+    while not rows(waiting, "manager_samples_default"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
