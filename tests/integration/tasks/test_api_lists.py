@@ -247,6 +247,23 @@ def test_a_page_is_read_from_the_indexes_in_order(ada: Caller) -> None:
     assert "Seq Scan on active_tasks" not in plan
 
 
+def test_words_of_young_tasks_are_found_without_passing_the_old_ones(ada: Caller) -> None:
+    assert ada.user is not None
+    big = new_group("big", ada.user, ada=Role.ADMIN)
+    for labels, count in ([], 19_500), (["young"], 500):
+        template = task("big", labels=labels)
+        ok(ada.call("POST", "/tasks/array", {"template": template, "rows": [{}] * count}), 201)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE active_tasks, archived_tasks")
+    page = page_of_ids(TaskFilter(group_id=big.pk, labels=["young"]), offset=0, limit=10)
+    plan = page.explain(analyze=True)
+    assert "active_tasks_labels_gin" in plan
+    assert "Rows Removed by Filter" not in plan
+    assert len(query(ada, group_name="big", labels=["young"], limit=10)) == 10
+    nobody = {"creator_usernames": ["nobody"], "labels": ["young"], "group_name": "big"}
+    assert query(ada, **nobody) == []
+
+
 @pytest.mark.alone
 def test_ten_thousand_tasks_are_cancelled_and_listed_within_five_seconds(ada: Caller) -> None:
     ok(ada.call("POST", "/tasks/array", {"template": task(), "rows": [{}] * 10_000}), 201)
