@@ -109,7 +109,8 @@ class AuditHistory(_ModelAdmin):
 class KeysetChangeList(ChangeList):
     """Pages by primary key alone: `?before=` says where a page begins, and nothing is counted.
 
-    A filter that few rows pass reads a bounded stretch of keys; "older" goes on from its end.
+    A filter that few rows pass reads a bounded stretch of keys; "older" goes on with the next row
+    below it, however far away that is.
     """
 
     older: int | None = None
@@ -132,14 +133,14 @@ class KeysetChangeList(ChangeList):
         if before is not None:
             rows = rows.filter(pk__lt=before)
         if self.has_active_filters:
-            bottom = self._top(before) - MAX_STRETCH
+            bottom = (self._top(before) or 0) - MAX_STRETCH
             rows = rows.filter(pk__gte=bottom)
         found = list(rows[: self.list_per_page + 1])
         self.result_list = found[: self.list_per_page]
         if len(found) > self.list_per_page:
             self.older = self.result_list[-1].pk
-        elif bottom is not None and bottom > 0:
-            self.older = bottom
+        elif bottom is not None:
+            self.older = self._top(bottom)
         self.result_count = len(self.result_list)
         self.full_result_count = None
         self.show_full_result_count = False
@@ -156,11 +157,11 @@ class KeysetChangeList(ChangeList):
     def newest_link(self) -> str | None:
         return self.get_query_string(remove=[BEFORE]) if BEFORE in self.params else None
 
-    def _top(self, before: int | None) -> int:
-        if before is not None:
-            return before
-        newest = self.root_queryset.order_by("-pk").values_list("pk", flat=True).first()
-        return 0 if newest is None else int(newest) + 1
+    def _top(self, before: int | None) -> int | None:
+        """Just above the newest row below `before`; None where there is none."""
+        rows = self.root_queryset if before is None else self.root_queryset.filter(pk__lt=before)
+        newest = rows.order_by("-pk").values_list("pk", flat=True).first()
+        return None if newest is None else int(newest) + 1
 
 
 class BoundedPaginator(_Paginator):

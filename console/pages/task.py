@@ -40,8 +40,8 @@ def task_page(request: HttpRequest, user: User, task_uuid: UUID) -> HttpResponse
         "seen": seen,
         "is_over": is_over,
         "regions": build(Topic("task", str(task_uuid))).html,
-        "may_cancel": seen.may_act and not is_over,
-        "may_rerun": may_write and is_over and task.suite_id is not None,
+        "may_cancel": seen.may_act,
+        "may_rerun": may_write,
         "spec": redact_value(task.spec),
         "limits": task.limits,
     }

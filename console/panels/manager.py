@@ -3,6 +3,7 @@
 from typing import Final
 from uuid import UUID
 
+from console.panels.offers import manager_offers
 from console.panels.topics import Panel, Shown, Topic, part
 from console.selectors.managers import read_crashes, read_engagements, read_manager_line
 from console.selectors.stamps import manager_stamps
@@ -19,7 +20,13 @@ def build_manager(topic: Topic) -> Shown:
         (row, visible is None or row.suite.group_id in visible) for row in read_engagements(node)
     ]
     crashes = read_crashes(node)
-    state = {"line": line, "node": node, "numbers": line.numbers, "crashes": crashes}
+    state = {
+        "line": line,
+        "node": node,
+        "numbers": line.numbers,
+        "crashes": crashes,
+        "offers": manager_offers(node.runner.desired_state),
+    }
     newest = None if node.sampled_at is None else int(node.sampled_at.timestamp())
     return Shown(
         {

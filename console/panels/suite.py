@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
+from console.panels.offers import suite_offers
 from console.panels.topics import Panel, Shown, Topic, part
 from console.selectors.failures import Failure, FailureFilter, Looked, read_failures
 from console.selectors.stamps import suite_failure_stamps, suite_host_stamps, suite_stamps
@@ -45,6 +46,7 @@ def build_suite(topic: Topic) -> Shown:
         "percent": 100 * ended / counts.total if counts.total else None,
         "per_minute": None if pace.per_second is None else pace.per_second * 60,
         "eta": pace.eta(counts.pending),
+        "offers": suite_offers(suite, failed=counts.failed),
     }
     return Shown({"progress": part("suite_progress", progress)})
 

@@ -3,6 +3,7 @@
 from typing import Final
 from uuid import UUID
 
+from console.panels.offers import task_offers
 from console.panels.topics import Panel, Shown, Topic, part
 from console.selectors.failures import cause_of
 from console.selectors.stamps import task_stamps
@@ -17,7 +18,13 @@ def build_task(topic: Topic) -> Shown:
     task = get_task(UUID(topic.target))
     story = read_story(task)
     is_over = isinstance(task, ArchivedTask)
-    context = {"task": task, "story": story, "is_over": is_over, "cause": _cause(task)}
+    context = {
+        "task": task,
+        "story": story,
+        "is_over": is_over,
+        "cause": _cause(task),
+        "offers": task_offers(task),
+    }
     return Shown(
         {
             "state": part("task_state", context),

@@ -199,10 +199,12 @@ def test_output_streams_can_be_searched_and_the_task_cancelled(
     confirm(page, "Cancel")
     # The page after the deed hears of the end by itself.
     expect(page.locator("[data-state=cancelled]")).to_be_visible(timeout=SOON_MS)
+    expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
+    expect(page.get_by_role("button", name="Rerun")).to_be_enabled()
     stays_text(page)
 
 
-def test_managers_and_suites_are_acted_upon(page: Page, lab: AgentLab, campaign: Campaign) -> None:
+def test_managers_and_suites_are_acted_upon(page: Page, lab: AgentLab) -> None:
     page.goto("/console/managers")
     page.locator("[data-region=rows] tbody a").first.click()
     expect(page.locator("[data-chart=load] canvas")).to_be_visible(timeout=SOON_MS)
@@ -212,15 +214,23 @@ def test_managers_and_suites_are_acted_upon(page: Page, lab: AgentLab, campaign:
     expect(badges).to_contain_text(f"disk {MARKUP}")
     confirm(page, "Undrain")
     expect(badges).not_to_contain_text("Draining")
-    page.goto(f"/console/suites/{campaign.suite}")
+    suite = lab.suite(name=NAME)
+    page.goto(f"/console/suites/{suite}")
     progress = page.locator("[data-region=progress]")
+    # Only what makes sense now can be pressed.
+    expect(page.get_by_role("button", name="Resume")).to_be_disabled()
+    expect(page.get_by_role("button", name="Reopen")).to_be_disabled()
     confirm(page, "Pause")
     expect(progress).to_contain_text("paused")
+    expect(page.get_by_role("button", name="Resume")).to_be_enabled()
     # What somebody else does shows here as well.
-    lab.user.call("POST", f"/suites/{campaign.suite}/resume")
+    lab.user.call("POST", f"/suites/{suite}/resume")
     expect(progress).not_to_contain_text("paused", timeout=SOON_MS)
+    expect(page.get_by_role("button", name="Resume")).to_be_disabled()
     confirm(page, "Close")
-    expect(progress).to_contain_text(re.compile("Closed|Complete"))
+    expect(progress).to_contain_text("Closed")
+    expect(page.get_by_role("button", name="Close", exact=True)).to_be_disabled()
+    expect(page.get_by_role("button", name="Reopen")).to_be_enabled()
     stays_text(page)
 
 

@@ -58,6 +58,7 @@ function place({ name, html }) {
   const content = parse(html);
   tellTimes(content);
   morph(region, content);
+  tell("placed", name);
 }
 
 function tell(kind, detail) {
