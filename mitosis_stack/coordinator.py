@@ -101,6 +101,8 @@ class CeleryProcess:
             # "Cold" shutdown: jobs are idempotent statements, waiting for them would gain nothing.
             stop_signal=signal.SIGQUIT if self.role == "worker" else signal.SIGTERM,
             stop_grace_s=5.0,
+            # Any other signal ends Celery only after a talk with its broker, which is gone as well.
+            orphan_signal=signal.SIGKILL,
         )
 
     def is_ready(self) -> bool:

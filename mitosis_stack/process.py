@@ -38,6 +38,8 @@ class ChildSpec:
     user: ServiceUser | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_grace_s: float = 10.0
+    # What the kernel sends when supervisor and guardian are gone and nobody is left to insist.
+    orphan_signal: signal.Signals | None = None
 
 
 class Child:
@@ -94,7 +96,7 @@ def spawn(spec: ChildSpec) -> Child:
                 env=dict(spec.env),
                 cwd=spec.cwd,
                 start_new_session=True,
-                preexec_fn=_die_with_parent(spec.stop_signal),  # noqa: PLW1509 - single-threaded caller
+                preexec_fn=_die_with_parent(spec.orphan_signal or spec.stop_signal),  # noqa: PLW1509 - single-threaded caller
                 user=user.uid if user else None,
                 group=user.gid if user else None,
                 extra_groups=[] if user else None,

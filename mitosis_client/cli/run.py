@@ -1,5 +1,6 @@
 """`mitosis run`: a suite, a sweep of tasks and the wait for them in one line."""
 
+import contextlib
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +14,13 @@ from mitosis_client.cli.exit_codes import FAILURE, INTERRUPTED
 from mitosis_client.cli.hints import Hints
 from mitosis_client.cli.output import clean, counted
 from mitosis_client.cli.session import Session, session_of
-from mitosis_client.errors import ConfigError, WaitTimedOut
+from mitosis_client.errors import (
+    ConfigError,
+    Conflict,
+    CoordinatorUnreachable,
+    ServerError,
+    WaitTimedOut,
+)
 from mitosis_client.follow import SUCCEEDED, Ended, Follower
 from mitosis_client.models import SubmittedArray
 from mitosis_client.outage import Outage
@@ -35,7 +42,8 @@ def run(  # noqa: PLR0913, PLR0917 - every flag of a command is a parameter
         list[str], typer.Argument(help="`-- cmd {x} --x 1..100`: command, then values.")
     ],
     suite: Annotated[
-        str | None, typer.Option(help="Name of the suite: an open one, or a new one.")
+        str | None,
+        typer.Option(help="Name of the suite: an open one, or a new one. Without: one of its own."),
     ] = None,
     workers: Annotated[int, typer.Option("--workers", "-w", min=1, help="Per host.")] = 4,
     prep: Annotated[str | None, typer.Option(help="Runs once per host before the tasks.")] = None,
@@ -73,6 +81,8 @@ def run(  # noqa: PLR0913, PLR0917 - every flag of a command is a parameter
     uuid = ensure_suite(session, suite, spec)
     template = msgspec.structs.replace(template, suite_uuid=uuid)
     submitted = submit_rows(session.client, template, sweep)
+    if suite is None:
+        _close(session, uuid)
     if follower is None:
         session.printer.done(
             f"{counted(submitted.count, 'task')} in suite {uuid}", submitted.as_dict(), id_=uuid
@@ -121,6 +131,15 @@ def ensure_suite(session: Session, name: str | None, spec: SuiteSpec) -> str:
             if one.name == name:
                 return one.uuid
     return session.client.suites.create(spec).uuid
+
+
+def _close(session: Session, suite: str) -> None:
+    """What has no name gets no more tasks: it completes when the last one ends.
+
+    The tasks are safe already, so trouble here is none: left open, it is closed when it idles.
+    """
+    with contextlib.suppress(CoordinatorUnreachable, Conflict, ServerError):
+        session.client.suites.close(suite)
 
 
 def _wait(

@@ -379,6 +379,14 @@ def test_a_run_on_a_warm_host_returns_soon(shell: Shell):
     assert took_s < 20, "1.5 s on a quiet machine; others may be busy here"
 
 
+def test_a_run_without_a_name_closes_the_suite_it_made(shell: Shell):
+    suites = [shell.ok("run", "--wait", "-o", "quiet", "--", "true").strip() for _ in range(2)]
+    assert len(set(suites)) == 2
+    shown = [shell.json("suites", "show", uuid_) for uuid_ in suites]
+    assert {one["state"] for one in shown} <= {"Closed", "Complete"}
+    assert all(one["closed_at"] for one in shown)
+
+
 def test_ten_thousand_tasks_are_submitted_from_one_line(shell: Shell):
     began = time.monotonic()
     done = shell.json("run", "--suite", "many", "--tag", "nowhere", "--",

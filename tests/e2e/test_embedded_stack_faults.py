@@ -28,6 +28,8 @@ def test_kill_9_of_supervisor_and_guardian_together_still_ends_all_children(stac
     processes = stack.processes()
     guardians = stack.guardians()
     assert len(guardians) == 1
+    # One that hangs: nobody is left who could ask a second time, or insist.
+    os.kill(stack.child_pid("celery-worker"), signal.SIGSTOP)
     os.kill(guardians[0].pid, signal.SIGKILL)
     os.kill(stack.supervisor_pid, signal.SIGKILL)
     eventually(lambda: not alive(processes), within_s=10, what="all children gone")
