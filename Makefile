@@ -9,7 +9,7 @@ UP_DIR ?= .mitosis/up
 PYTEST_ARGS ?=
 # Each process starts stores of its own; a file stays in one process, so that its fixtures are shared.
 # Files come in the order of tests/conftest.py, the long ones first.
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=25
 
 .DEFAULT_GOAL := help

@@ -25,17 +25,24 @@ emptying.install()
 
 # Few tests that take minutes first; with thousands of small ones behind them no process idles at
 # the end of a run.
-_LONGEST_FIRST = ("chaos", "mutants", "e2e", "property", "integration")
+_LONGEST_FIRST = ("chaos", "mutants", "e2e", "property")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_place)
+    """Files of tests that must be alone come between the long ones and the short ones: everybody
+    else waits until they had their turn, and they wait for whatever runs."""
+    lonely = {item.path for item in items if item.get_closest_marker("alone")}
+    items.sort(key=lambda item: _place(item.path, is_lonely=item.path in lonely))
 
 
-def _place(item: pytest.Item) -> int:
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+def _place(path: Path, *, is_lonely: bool) -> int:
+    folder = path.relative_to(TESTS).parts[0] if path.is_relative_to(TESTS) else ""
+    if is_lonely:
+        return len(_LONGEST_FIRST)
+    if folder in _LONGEST_FIRST:
+        return _LONGEST_FIRST.index(folder)
+    return len(_LONGEST_FIRST) + (1 if folder == "integration" else 2)
 
 
 @pytest.fixture(scope="session")

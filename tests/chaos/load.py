@@ -24,10 +24,10 @@ from tests.chaos.history import Acknowledged, History
 T = TypeVar("T")
 
 BATCH: Final = 24
-ARRAY: Final = 240
+ARRAY: Final = 720
 # Acknowledged and not ended: some seconds of work, so that a client that is cut off starves nobody.
-MAX_BACKLOG: Final = 1800
-SUITE_TASKS: Final = 3000
+MAX_BACKLOG: Final = 4000
+SUITE_TASKS: Final = 9000
 SUITE_LIFE_S: Final = 45.0
 SUITE_CANCEL_SHARE: Final = 0.15
 PREFETCH: Final = 48

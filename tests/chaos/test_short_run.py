@@ -25,7 +25,8 @@ from tests.figures import Figure
 
 SEED = 20_261
 FAULTS = 300
-TASKS = 5_000
+RANDOM_FAULTS = 200
+TASKS = 20_000
 # Armed points wait for their process to pass them; a few are passed rarely, and a long run arms
 # those again until all have fired.
 FIRED_POINTS = 24
@@ -36,8 +37,8 @@ TIME_LIMIT_S = 900
 
 
 def _is_over(so_far: Progress) -> bool:
-    """After the directed part."""
-    is_enough = so_far.random_faults > 0 and so_far.faults >= FAULTS
+    """After the directed part and a random one."""
+    is_enough = so_far.random_faults >= RANDOM_FAULTS and so_far.faults >= FAULTS + RANDOM_FAULTS
     return (is_enough and so_far.executed >= TASKS) or so_far.seconds >= WAR_S
 
 
@@ -54,6 +55,8 @@ def test_nothing_is_lost_doubled_stuck_or_miscounted_under_300_faults(
     assert verdict.unexpected == []
     figure("fleet run: lost, doubled, stuck, drift", len(verdict.found), "tasks", at_most=0)
     figure("fleet run: directed faults", verdict.directed, "faults", at_least=FAULTS)
+    at_random = verdict.faults - verdict.directed
+    figure("fleet run: random faults", at_random, "faults", at_least=RANDOM_FAULTS)
     figure(
         "fleet run: faultpoints that fired", len(verdict.points), "points", at_least=FIRED_POINTS
     )

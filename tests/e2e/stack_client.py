@@ -46,9 +46,13 @@ class Stack:
         )
 
     def up(self, *flags: str) -> None:
-        """Without node agents unless the flags ask for some: most tests have no use for them."""
+        """Without node agents unless the flags ask for some: most tests have no use for them.
+
+        On any port: the default one is for the stack that follows the documentation to the letter.
+        """
         agents = () if "--agents" in flags else ("--agents", "0")
-        done = self.run("up", "--detach", *agents, *flags)
+        port = () if "--port" in flags else ("--port", "0")
+        done = self.run("up", "--detach", *agents, *port, *flags)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def down(self) -> None:

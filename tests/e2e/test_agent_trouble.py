@@ -21,6 +21,8 @@ from tests.integration.workers.live_user import eventually
 
 # Enough to see a leak of one thing per suite; a thousand on demand.
 CYCLES = int(os.environ.get("SUITE_CYCLES", "4"))
+# Descriptors that a quarter of an hour may bring without any suite losing one.
+SPARE_OF_THE_LONG_FORM = 5
 SHORT_TOKENS = {"MITOSIS_POLICY": f"{BRISK['MITOSIS_POLICY']},manager_access_s=6"}
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300 + 20 * CYCLES)]
@@ -112,7 +114,9 @@ def test_a_full_work_directory_costs_the_task_and_not_the_agent(lab: AgentLab, o
 
 def test_a_killed_coordinator_costs_no_task(lab: AgentLab, open_dir: Path):
     suite = lab.suite(tags=["steady"], workers=2, prefetch=8)
-    tasks = lab.submit(suite, [("sh", "-c", f"sleep 1; touch {open_dir}/$MITO_TASK_UUID")] * 10)
+    tasks = lab.submit(
+        suite, [("sh", "-c", f"sleep 1; echo ran >> {open_dir}/$MITO_TASK_UUID")] * 10
+    )
     with lab.agent("steady", "--tags", "steady"):
         eventually(lambda: len(list(open_dir.iterdir())) >= 1, within_s=60)
         web = lab.cluster.child("web0")
@@ -123,8 +127,11 @@ def test_a_killed_coordinator_costs_no_task(lab: AgentLab, open_dir: Path):
         eventually(lambda: is_up(lab.cluster.url), within_s=60)
         for one in tasks:
             info = lab.user.ended(one, within_s=120)
-            assert (info["outcome"], info["attempt"]) == ("succeeded", 1)
+            # An answer that died with the coordinator held a claim nobody ran; it is made again.
+            assert (info["outcome"], info["attempt"] <= 2) == ("succeeded", True)
         lab.wait_complete(suite)
+    ran = {path.name: path.read_text() for path in open_dir.iterdir()}
+    assert ran == dict.fromkeys(tasks, "ran\n")
 
 
 def test_many_suites_leave_nothing_behind(lab: AgentLab, figure: Figure):
@@ -134,7 +141,10 @@ def test_many_suites_leave_nothing_behind(lab: AgentLab, figure: Figure):
         before = _belongings(agent)
         for _ in range(CYCLES):
             _cycle(lab)
-        eventually(lambda: _belongings(agent) == before, within_s=30, what=f"{before}")
+        found = _at_rest(agent, before)
+        spare = found.pop("descriptors") - before.pop("descriptors")
+        assert abs(spare) <= (SPARE_OF_THE_LONG_FORM if CYCLES >= 1000 else 0)
+        assert found == before
     assert not _segments(agent)
     figure("suites in a row without a leak", CYCLES, "suites", at_least=4)
 
@@ -162,6 +172,14 @@ def _belongings(agent: RunningAgent) -> dict[str, int]:
         "files": sum(1 for path in agent.data_dir.rglob("*") if "sqlite" not in path.name),
         "segments": len(_segments(agent)),
     }
+
+
+def _at_rest(agent: RunningAgent, wanted: dict[str, int]) -> dict[str, int]:
+    """What it holds as soon as that is what it should, or after half a minute."""
+    deadline = time.monotonic() + 30
+    while (found := _belongings(agent)) != wanted and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
 
 
 def _segments(agent: RunningAgent) -> list[Path]:

@@ -11,10 +11,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from uuid import uuid4
 
 import psutil
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from benchmarks.manager_fleet import (
     FETCH,
@@ -192,10 +194,20 @@ class Survivor:
     async def move(self, url: str, suite_uuid: str) -> None:
         await self.member.gone(30)
         await asyncio.sleep(random.uniform(0, 1))
-        await self.member.open(url)
+        await self._open(url)
         self.welcome = await self.member.request(
             "hello", process_id=str(uuid4()), inventory=self.attempts, suite_uuid=suite_uuid
         )
+
+    async def _open(self, url: str) -> None:
+        """A coordinator with too much to do refuses with 503, and agents try again."""
+        while True:
+            try:
+                return await self.member.open(url)
+            except InvalidStatus as refused:
+                if refused.response.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
+                await asyncio.sleep(random.uniform(0.5, 1.5))
 
     async def finish(self) -> set[str]:
         answer = await self.member.request("report_tasks", reports=self.lines())

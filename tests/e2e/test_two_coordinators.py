@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,7 +59,8 @@ def test_agents_hop_to_the_other_coordinator_and_every_task_is_done_once(
         assert served(cluster, "web1") > before
     assert info["succeeded_tasks"] == len(tasks) == TASKS + 2
     assert {one["uuid"] for one in lab.tasks(suite)} == set(tasks)
-    assert Counter(one["attempt"] for one in lab.tasks(suite)) == {1: len(tasks)}
+    # An answer that died with its coordinator held a claim nobody ran; it is made once more.
+    assert {one["attempt"] for one in lab.tasks(suite)} <= {1, 2}
     runs = {path.name: len(path.read_text().splitlines()) for path in open_dir.iterdir()}
     assert runs == dict.fromkeys(tasks, 1)
 
