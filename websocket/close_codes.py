@@ -1,6 +1,12 @@
 """Why the coordinator ends a manager's socket; part of the protocol, so never reassigned."""
 
 from enum import IntEnum
+from typing import Final
+
+# The reasons that may stand beside SUPERSEDED: the agent gives way to the one, and comes back from
+# the other.
+SUPERSEDED: Final = "superseded"
+LEASE_LOST: Final = "lease lost"
 
 
 class CloseCode(IntEnum):

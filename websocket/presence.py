@@ -26,7 +26,7 @@ from managers.services.session_duty import SessionStanding, read_standings
 from mitosis_protocol.errors import ErrorCode
 from runners.services.sessions import RunnerSession, close_session, open_session
 from websocket.auth import Send
-from websocket.close_codes import CloseCode
+from websocket.close_codes import LEASE_LOST, SUPERSEDED, CloseCode
 from websocket.connection import Connection, Limits, RunnerPeer
 from websocket.peer import Peer
 from websocket.pushes import listen, stop
@@ -163,7 +163,7 @@ class Presence(Generic[PeerT]):
         elif standing.session_epoch > session.who.session_epoch:
             if standing.is_lost:
                 lost = ErrorCode.SESSION_LEASE_LOST
-                session.close(CloseCode.SUPERSEDED, "lease lost", error=lost)
+                session.close(CloseCode.SUPERSEDED, LEASE_LOST, error=lost)
             else:
                 _supersede(session)
                 self._note_departure(session.who, standing.process_id)
@@ -188,7 +188,7 @@ class Presence(Generic[PeerT]):
 
 
 def _supersede(session: Connection) -> None:
-    session.close(CloseCode.SUPERSEDED, "superseded", error=ErrorCode.SESSION_SUPERSEDED)
+    session.close(CloseCode.SUPERSEDED, SUPERSEDED, error=ErrorCode.SESSION_SUPERSEDED)
 
 
 async def _meet_manager(identity: Identity, opened: RunnerSession, ip: str | None) -> Peer:

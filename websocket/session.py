@@ -7,7 +7,7 @@ websocket.presence.
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -21,12 +21,13 @@ from core.errors import (
     LimitExceeded,
     Superseded,
 )
+from managers.services.session_duty import read_standings
 from mitosis_protocol.codec import DecodeFailed
 from mitosis_protocol.errors import ErrorCode
 from mitosis_protocol.from_manager import FROM_MANAGER, FromManager, Heartbeat
 from mitosis_protocol.to_manager import Error, ToManager
 from websocket.auth import Receive, Send
-from websocket.close_codes import CloseCode
+from websocket.close_codes import LEASE_LOST, SUPERSEDED, CloseCode
 from websocket.connection import Connection, Limits
 from websocket.counts import FRAME_BYTES, REQUEST_SECONDS, SOCKETS
 from websocket.inbound import HANDLERS, ProtocolBroken
@@ -113,7 +114,7 @@ class Session(Connection):
         try:
             # What was sent to the database goes on and may succeed: a repeat finds that out.
             async with asyncio.timeout(self._limits.answer_s):
-                answers = await HANDLERS[type(message)](self.peer, message)
+                answers = await self._answers(message)
             for answer in answers:
                 self._reply(answer)
         except DomainError as error:
@@ -128,9 +129,30 @@ class Session(Connection):
         finally:
             REQUEST_SECONDS.of(type(message).__name__).observe(time.monotonic() - started)
 
+    async def _answers(self, message: FromManager) -> Sequence[ToManager]:
+        try:
+            return await HANDLERS[type(message)](self.peer, message)
+        except Superseded as error:
+            raise await self._why_over() or error from error
+
+    async def _why_over(self) -> DomainError | None:
+        """What a fenced statement cannot know: was a newer session opened, or did nobody hear us?
+
+        A process that stood still for longer than a lease meets its own past here before the watch
+        does; an agent that is told of a newer session takes that for a clone and leaves for good.
+        """
+        manager_id = self.peer.manager_id
+        standing = (await read_standings([manager_id])).get(manager_id)
+        if standing is None or standing.is_revoked:
+            return AuthenticationFailed("Wrong credentials", code=ErrorCode.AUTH_REVOKED_TOKEN)
+        if standing.is_lost:
+            return Superseded("the lease ended", code=ErrorCode.SESSION_LEASE_LOST)
+        return None
+
     def _end_for(self, error: DomainError) -> None:
         if isinstance(error, Superseded):
-            self.close(CloseCode.SUPERSEDED, "superseded")
+            is_lost = error.code is ErrorCode.SESSION_LEASE_LOST
+            self.close(CloseCode.SUPERSEDED, LEASE_LOST if is_lost else SUPERSEDED)
         elif isinstance(error, AuthenticationFailed):
             self.close(CloseCode.AUTH, "token no longer valid")
         elif isinstance(error, ProtocolBroken):

@@ -39,8 +39,10 @@ HEALTHY_S: Final = 60.0
 OPEN_TIMEOUT_S: Final = 10.0
 CLOSE_TIMEOUT_S: Final = 2.0
 SLOW_DOWN_S: Final = 10.0
-# A try that broke off half-way may still be accepted over there, after the one that followed it.
+# A try that broke off half-way may still be accepted over there, after the one that followed it;
+# an earlier life of this agent, killed while it connected, may have left one as well.
 GHOST_S: Final = 120.0
+MAX_GHOSTS: Final = 16
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -86,7 +88,8 @@ class Link:
         self._failures = 0
         self._last_trouble = ""
         self._last_error: ErrorCode | None = None
-        self._ghost_until = 0.0
+        # Until when each could still appear.
+        self._ghosts = deque([time.monotonic() + GHOST_S], maxlen=MAX_GHOSTS)
         self._renewed_at: float | None = None
 
     @property
@@ -141,7 +144,7 @@ class Link:
         except ConnectionRefusedError:
             return Verdict.RETRY, "connection refused"
         except (OSError, WebSocketException) as error:
-            self._ghost_until = time.monotonic() + GHOST_S
+            self._ghosts.append(time.monotonic() + GHOST_S)
             return Verdict.RETRY, str(error) or type(error).__name__
         return await self._serve(socket)
 
@@ -204,13 +207,15 @@ class Link:
             await self._pause(SLOW_DOWN_S if verdict is Verdict.SLOW_DOWN else 0.0)
 
     def _yield(self) -> None:
-        if time.monotonic() > self._ghost_until:
+        """Most likely a try of our own, accepted late; but each of them only once."""
+        while self._ghosts and self._ghosts[0] < time.monotonic():
+            self._ghosts.popleft()
+        if not self._ghosts:
             raise IdentityTaken(
                 "another agent connected under this agent's identity; "
                 "each agent needs a data directory of its own"
             )
-        # Most likely our own earlier try, accepted late; it cannot happen twice.
-        self._ghost_until = 0.0
+        self._ghosts.popleft()
 
     async def _renew(self, verdict: Verdict, refused: str) -> None:
         """Another token; at once if the last one was good for a while, else after a pause."""

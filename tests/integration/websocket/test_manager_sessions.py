@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 import time_machine
 from django.conf import settings
+from django.db.models.functions import Now
 from pytest_django import Settings
 
 from core.errors import DatabaseUnavailable
@@ -15,7 +16,7 @@ from managers.services.registration import RegisteredManager
 from managers.services.session_threads import in_thread
 from mitosis_protocol.enums import ConnState, DesiredState
 from mitosis_protocol.from_manager import FetchTask, ReturnTasks
-from runners.models import Runner
+from runners.models import Runner, RunnerLease
 from tests.integration.websocket.socket_world import FakeServer
 from websocket import inbound
 from websocket.presence import PRESENCE
@@ -201,6 +202,35 @@ async def test_a_takeover_is_counted_once_however_long_the_old_session_takes_to_
     assert len(counted) == 1
     server.readable.set()
     assert (await server.closed())[0] == 4409
+
+
+@pytest.mark.parametrize(
+    ("fenced", "code", "end"),
+    [
+        ({"conn_state": ConnState.LOST}, "session.lease_lost", (4409, "lease lost")),
+        ({"conn_state": ConnState.CONNECTED}, "session.superseded", (4409, "superseded")),
+        (
+            {"conn_state": ConnState.LOST, "revoked_at": Now()},
+            "auth.revoked_token",
+            (4401, "token no longer valid"),
+        ),
+    ],
+)
+async def test_a_session_that_was_fenced_while_we_stood_still_ends_for_the_true_reason(
+    manager: RegisteredManager, fenced: dict[str, Any], code: str, end: tuple[int, str]
+):
+    """The agent leaves for good when it hears of a newer session."""
+    server = await accepted(manager)
+    for rows in (
+        RunnerLease.objects.filter(runner=manager.runner),
+        Runner.objects.filter(pk=manager.runner.pk),
+    ):
+        more = fenced if rows.model is Runner else {}
+        await in_thread(rows.update, session_epoch=7, **more)
+    server.give(**beat(manager, request_id=1))
+    answer = await server.answer()
+    assert (answer["code"], answer["request_id"]) == (code, 1)
+    assert await server.closed() == end
 
 
 async def _greeted(manager: RegisteredManager, process_id: UUID) -> FakeServer:
