@@ -32,7 +32,7 @@ from suites.services.lifecycle import close_suite, reopen_suite
 from suites.services.pausing import pause_suite, resume_suite
 from tasks.models import SuiteCountDelta
 from tasks.services.suite_cancel import cancel_suite
-from tasks.services.suite_hints import tell_cancelled, tell_paused, tell_resumed
+from tasks.services.suite_hints import tell_cancelled, tell_closed, tell_paused, tell_resumed
 
 MAX_CONFIRMED: Final = 1000  # rows of one action; each is a transaction of its own
 MAX_NAMED: Final = 50  # rows the confirmation shows by name
@@ -197,6 +197,7 @@ def _masked(hook: object) -> str:
 
 def _close(actor: Actor, suite: TaskSuite) -> None:
     close_suite(actor=actor, suite=suite)
+    tell_closed(suite)
 
 
 def _reopen(actor: Actor, suite: TaskSuite) -> None:

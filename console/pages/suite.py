@@ -27,7 +27,13 @@ from suites.services.lifecycle import close_suite, reopen_suite
 from suites.services.pausing import pause_suite, resume_suite
 from tasks.services.explain import explain_suite
 from tasks.services.suite_cancel import cancel_suite
-from tasks.services.suite_hints import tell_cancelled, tell_of_work, tell_paused, tell_resumed
+from tasks.services.suite_hints import (
+    tell_cancelled,
+    tell_closed,
+    tell_of_work,
+    tell_paused,
+    tell_resumed,
+)
 from tasks.services.suite_rerun import rerun_tasks
 
 SECTION: Final = "console-suites"
@@ -117,6 +123,7 @@ def suite_rerun(request: HttpRequest, user: User, suite_uuid: UUID) -> HttpRespo
 
 def _close(actor: Actor, suite: TaskSuite, reason: str) -> None:
     close_suite(actor=actor, suite=suite)
+    tell_closed(suite)
 
 
 def _reopen(actor: Actor, suite: TaskSuite, reason: str) -> None:

@@ -2,14 +2,20 @@
 hosts are let go at once instead of up to two periods later.
 
 Told of every task that ended in this process; a closed suite without tasks is then found by one
-short statement, at most four a second. What is missed (the last task ended elsewhere, or the suite
-was locked) is found by the sweeps.
+short statement, at most four a second. A suite that is closed after its last task ended is looked
+at by whoever closes it. What is missed (the last task ended elsewhere, or the suite was locked) is
+found by the sweeps.
 """
 
 import asyncio
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import Final
 from weakref import WeakKeyDictionary
+
+import structlog
+from django.db import DatabaseError, transaction
+from psycopg_pool import PoolTimeout
 
 from core.locks import advisory_xact_lock
 from core.pg import get_pool, load_sql
@@ -18,6 +24,8 @@ from managers.services.scheduler import LOCK, run_pass
 from managers.services.session_threads import in_thread
 from managers.wakeful import Wakeful
 from suites.services.sweeps import complete_emptied
+
+log = structlog.get_logger(__name__)
 
 _EMPTIED: Final = load_sql("suites", "find/emptied")
 GAP_S: Final = 0.25  # between two looks, however many tasks end meanwhile
@@ -32,6 +40,19 @@ def end_emptied(suite_ids: Collection[int]) -> list[int]:
         with advisory_xact_lock(LOCK):
             tell_of_pass(run_pass())
     return ended
+
+
+def end_emptied_on_commit(suite_ids: Collection[int]) -> None:
+    """After the commit of what closed them; nothing that happens here can fail it."""
+    transaction.on_commit(partial(_end_emptied, list(suite_ids)), robust=True)
+
+
+def _end_emptied(suite_ids: list[int]) -> None:
+    try:
+        end_emptied(suite_ids)
+    except (DatabaseError, PoolTimeout) as error:
+        # The sweeps do it a few seconds later.
+        log.warning("suites.early_end_failed", reason=type(error).__name__)
 
 
 class EmptiedSuites:

@@ -14,6 +14,7 @@ from managers.enums import PreparationTrouble
 from managers.models import SuiteAssignment
 from managers.services.announcements import tell_of_pass
 from managers.services.config import read_config
+from managers.services.early_pass import idle_managers
 from managers.services.engagement import Failure, fail_preparation, finish_engagement, readopt
 from managers.services.scheduler import run_pass
 from managers.services.session_threads import in_thread
@@ -25,7 +26,11 @@ async def complete_engagement(
     *, manager_id: int, suite_uuid: uuid.UUID | None, assignment_id: int | None
 ) -> bool:
     """Cleaned up and free; the scheduler may give the host its next suite at once."""
-    return await in_thread(_complete, manager_id, suite_uuid, assignment_id)
+    is_news = await in_thread(_complete, manager_id, suite_uuid, assignment_id)
+    if is_news:
+        # A pass that was under way may have taken its picture before; this one waits for it.
+        idle_managers().note(manager_id)
+    return is_news
 
 
 async def fail_engagement(
@@ -46,7 +51,6 @@ def _complete(manager_id: int, suite_uuid: uuid.UUID | None, assignment_id: int 
         return False
     is_news = finish_engagement(manager_id=manager_id, assignment_id=found)
     if is_news:
-        # A pass too many changes nothing; whoever is at it already does this host's part too.
         tell_of_pass(run_pass())
     return is_news
 

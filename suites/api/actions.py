@@ -31,7 +31,13 @@ from suites.services.lifecycle import close_suite, reopen_suite
 from suites.services.pausing import pause_suite, resume_suite
 from suites.spec_input import parse_spec
 from tasks.services.suite_cancel import cancel_suite
-from tasks.services.suite_hints import tell_cancelled, tell_of_work, tell_paused, tell_resumed
+from tasks.services.suite_hints import (
+    tell_cancelled,
+    tell_closed,
+    tell_of_work,
+    tell_paused,
+    tell_resumed,
+)
 from tasks.services.suite_rerun import rerun_tasks
 
 
@@ -70,6 +76,7 @@ class CloseView(UserView):
     def post(self, request: Request, suite_uuid: uuid.UUID) -> Response:
         suite = _writable(request, suite_uuid)
         changed = close_suite(actor=current_actor(request), suite=suite)
+        tell_closed(suite)
         return Response(state_answer(suite, changed=changed))
 
 

@@ -75,6 +75,16 @@ def test_the_last_result_completes_a_closed_suite_and_lets_its_host_go(ada: Call
     run(scenario)
 
 
+def test_closing_a_suite_that_has_nothing_left_ends_it(ada: Caller) -> None:
+    campaign = Campaign(ada)
+    campaign.host.commit(campaign.first)
+    campaign.host.commit(campaign.last)
+    assert campaign.state is SuiteState.OPEN
+    ok(act(ada, campaign.suite, "close"))
+    assert campaign.state is SuiteState.COMPLETE
+    assert campaign.engaged is AssignmentState.CLEANUP
+
+
 def test_an_open_suite_waits_for_more_tasks(ada: Caller) -> None:
     campaign = Campaign(ada)
 

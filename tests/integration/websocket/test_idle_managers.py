@@ -1,10 +1,14 @@
 """A manager that becomes idle is given waiting work at once; no sweep runs in these tests."""
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from core.locks import try_lock
+from core.pg import get_pool
 from managers.services.registration import RegisteredManager
+from managers.services.scheduler import LOCK
 from managers.services.session_threads import in_thread
 from mitosis_protocol.enums import ManagerState
 from suites.models import TaskSuite
@@ -34,10 +38,14 @@ async def connected(manager: RegisteredManager) -> FakeServer:
     return server
 
 
-async def hears_of(server: FakeServer, suite: TaskSuite) -> bool:
+async def assigned(server: FakeServer) -> dict[str, Any]:
     while (frame := await server.answer(PATIENCE_S))["type"] != "suite_assigned":
         pass
-    return bool(frame["suite_uuid"] == str(suite.uuid))
+    return frame
+
+
+async def hears_of(server: FakeServer, suite: TaskSuite) -> bool:
+    return bool((await assigned(server))["suite_uuid"] == str(suite.uuid))
 
 
 async def leave(server: FakeServer) -> None:
@@ -50,6 +58,27 @@ async def test_hello_starts_waiting_work() -> None:
     server = await connected(manager)
     server.give(type="hello", request_id=1, process_id=str(uuid4()))
     assert await hears_of(server, suite)
+    await leave(server)
+
+
+async def test_a_suite_that_ends_while_a_pass_is_under_way_makes_room_at_once() -> None:
+    manager, suite = await in_thread(waiting_suite)
+    server = await connected(manager)
+    uuid = str(manager.runner.uuid)
+    idle = {"manager_uuid": uuid, "state": ManagerState.IDLE.value, "metrics": {}}
+    server.give(type="heartbeat", **idle)
+    first = await assigned(server)
+    # While somebody's pass is under way, which may have looked at the host before it was free.
+    async with get_pool().transaction() as conn:
+        assert await try_lock(conn, LOCK)
+        server.give(
+            type="suite_completed", request_id=2, suite_uuid=str(suite.uuid),
+            assignment_id=first["assignment_id"], tasks_completed=0, tasks_failed=0,
+        )  # fmt: skip
+        while (await server.answer(PATIENCE_S))["type"] != "suite_report_ack":
+            pass
+    again = await assigned(server)
+    assert again["assignment_id"] > first["assignment_id"]
     await leave(server)
 
 
