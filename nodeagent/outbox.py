@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal
 from uuid import UUID
@@ -60,6 +60,9 @@ class Outbox:
             # The log exists only after the first write. It is opened once: its name and inode
             # stay while the database is open, and closing it would cost nothing but safety.
             self._log_fd = os.open(self._wal, os.O_RDONLY | os.O_CLOEXEC)
+            # Opened once as well: SQLite would keep the file of one that is closed for the next.
+            self._mover = self._connect()
+            self._mover.execute("PRAGMA wal_checkpoint(PASSIVE)")
             _sync_directory(path.parent)
         except (OSError, sqlite3.Error) as error:
             raise HostUnusable(f"cannot open {path}: {error}; results would be lost") from error
@@ -92,13 +95,13 @@ class Outbox:
     def close(self) -> None:
         with self._syncing:
             os.close(self._log_fd)
+            self._mover.close()
             self._db.close()
 
     def _open(self) -> sqlite3.Connection:
         # Nothing in it is secret, but it is nobody else's business either.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        # Autocommit, and from any thread: sync uses a connection of its own.
-        db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        db = self._connect()
         db.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
         db.execute("PRAGMA journal_mode = WAL")
         # Commits write without waiting for the disk; `sync` waits, for many at once.
@@ -108,6 +111,10 @@ class Outbox:
         # Cut the log when it starts over, so that its size says when it is due again.
         db.execute("PRAGMA journal_size_limit = 0")
         return db
+
+    def _connect(self) -> sqlite3.Connection:
+        """Autocommit, and from any thread: `sync` has a connection of its own."""
+        return sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
 
     def _write(self, statement: str, rows: Sequence[tuple[bytes, ...]]) -> None:
         if not rows:
@@ -135,11 +142,10 @@ class Outbox:
 
     def _checkpoint(self, mode: Literal["PASSIVE", "RESTART"]) -> None:
         """PASSIVE makes no writer wait, RESTART does while it moves the last pages."""
-        with closing(sqlite3.connect(self._path, isolation_level=None)) as db:
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            if mode == "RESTART":
-                with self._next_in_turn():
-                    db.execute("PRAGMA wal_checkpoint(RESTART)")
+        self._mover.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        if mode == "RESTART":
+            with self._next_in_turn():
+                self._mover.execute("PRAGMA wal_checkpoint(RESTART)")
 
 
 def _sync_directory(path: Path) -> None:

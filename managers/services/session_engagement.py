@@ -26,9 +26,9 @@ async def complete_engagement(
     *, manager_id: int, suite_uuid: uuid.UUID | None, assignment_id: int | None
 ) -> bool:
     """Cleaned up and free; the scheduler may give the host its next suite at once."""
-    is_news = await in_thread(_complete, manager_id, suite_uuid, assignment_id)
-    if is_news:
-        # A pass that was under way may have taken its picture before; this one waits for it.
+    is_news, has_passed = await in_thread(_complete, manager_id, suite_uuid, assignment_id)
+    if is_news and not has_passed:
+        # Somebody else's pass may have taken its picture before; the next one waits for it.
         idle_managers().note(manager_id)
     return is_news
 
@@ -45,14 +45,16 @@ async def return_to_suite(*, manager_id: int, suite_uuid: uuid.UUID) -> int | No
     return await in_thread(_readopt, manager_id, suite_uuid)
 
 
-def _complete(manager_id: int, suite_uuid: uuid.UUID | None, assignment_id: int | None) -> bool:
+def _complete(
+    manager_id: int, suite_uuid: uuid.UUID | None, assignment_id: int | None
+) -> tuple[bool, bool]:
+    """Whether that was news, and whether a pass has looked at the host since."""
     found = _find(manager_id, suite_uuid, assignment_id)
-    if found is None:
-        return False
-    is_news = finish_engagement(manager_id=manager_id, assignment_id=found)
-    if is_news:
-        tell_of_pass(run_pass())
-    return is_news
+    if found is None or not finish_engagement(manager_id=manager_id, assignment_id=found):
+        return False, False
+    result = run_pass()
+    tell_of_pass(result)
+    return True, result.is_mine
 
 
 def _fail(

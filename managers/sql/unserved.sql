@@ -1,5 +1,6 @@
--- Whether a pass right now could give an idle manager something to do: for suites that nobody serves, or for managers that
--- just became free. Loosely: the pass itself decides. Driven by the few suites or managers that are given.
+-- Whether a pass right now could find a host for work: for suites that nobody serves, or for managers that just became
+-- free. A host is one that is idle, or that lingers for a suite which is over and would have to make room. Loosely: the
+-- pass itself decides. Driven by the few suites or managers that are given.
 -- By task_suites_pkey, task_suites_group, group_runners_unique, suite_assignments_one_live, suite_assignments_live_suite,
 -- active_tasks_claim; called by managers.services.early_pass.
 WITH pair AS (
@@ -19,8 +20,10 @@ SELECT EXISTS (
     FROM pair p
     JOIN task_suites s ON s.id = p.suite_id AND s.state IN (0, 1) AND s.paused_at IS NULL AND s.blocked_at IS NULL
     JOIN runners r ON r.id = p.runner_id AND r.revoked_at IS NULL AND r.desired_state = 0 AND r.conn_state = 1
-    JOIN node_managers m ON m.runner_id = r.id AND m.state = 0
-    WHERE NOT EXISTS (SELECT FROM suite_assignments a WHERE a.manager_id = r.id AND a.released_at IS NULL)
+    JOIN node_managers m ON m.runner_id = r.id
+    LEFT JOIN suite_assignments a ON a.manager_id = r.id AND a.released_at IS NULL
+    LEFT JOIN task_suites former ON former.id = a.suite_id
+    WHERE CASE WHEN a.id IS NULL THEN m.state = 0 ELSE a.state IN (2, 3) AND former.state = 2 END
         AND EXISTS (SELECT FROM active_tasks t WHERE t.is_ready AND t.queue_id = -s.id)
         AND (
             s.tags <@ r.tags

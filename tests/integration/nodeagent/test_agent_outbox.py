@@ -131,6 +131,27 @@ def test_the_log_starts_over_beside_a_writer_that_never_pauses(tmp_path: Path) -
     assert path.stat().st_size < 4 << 20
 
 
+def test_moving_the_log_costs_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent.outbox._CHECKPOINT_BYTES", 0)
+
+    def held() -> int:
+        links = [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        return sum(link.name.startswith("outbox") for link in links)
+
+    outbox = Outbox(tmp_path / "outbox.sqlite")
+    outbox.add([entry()])
+    before = held()
+    for insist in (1 << 30, 0):
+        monkeypatch.setattr("nodeagent.outbox._INSIST_BYTES", insist)
+        outbox.add([entry()])
+        outbox.sync()
+    assert held() == before
+    outbox.close()
+    assert held() == 0
+
+
 def test_a_file_that_is_no_outbox_is_refused_with_its_name(tmp_path: Path) -> None:
     path = tmp_path / "outbox.sqlite"
     path.write_bytes(b"not a database at all, whatever its name says" * 100)

@@ -9,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from core.locks import advisory_xact_lock
+from managers.enums import ReleaseReason
 from managers.models import SuiteAssignment
 from managers.services.scheduler import LOCK
-from mitosis_protocol.enums import ConnState
+from mitosis_protocol.enums import ConnState, SuiteState
 from suites.models import TaskSuite
 from tests.integration.suites.hosts import Host
 from tests.integration.suites.suite_world import act, make, ok, submit
@@ -76,6 +77,21 @@ def test_without_an_idle_manager_no_pass_is_run(ada: Caller, suite: TaskSuite) -
     submit(ada, other)
     assert busy.engagement is not None
     assert passes_of(ada, suite) == 0
+
+
+def test_a_host_that_lingers_for_a_suite_that_is_over_makes_room_at_once(
+    ada: Caller, suite: TaskSuite
+) -> None:
+    host, other = new_host(ada), make(ada)
+    submit(ada, other)
+    host.engage(other)
+    host.run()
+    ok(act(ada, other, "close"))
+    assert TaskSuite.objects.get(pk=other.pk).state is SuiteState.COMPLETE
+    assert passes_of(ada, suite) == 1
+    assert host.engagement is not None
+    assert host.engagement.release_reason is ReleaseReason.MADE_ROOM
+    assert passes_of(ada, suite) == 0, "it is on its way"
 
 
 def test_a_resumed_suite_is_served_at_once(ada: Caller, suite: TaskSuite) -> None:
