@@ -56,6 +56,8 @@ def run() -> list[Row]:
         warm_up = ("run", "--suite", "warm", "--wait", "-o", "quiet", "--", "true")
         cold = Figure((shell.time(*warm_up),), "s")
         warm = repeat(lambda: shell.time(*warm_up), "s", TIMES)
+        alone = ("run", "--wait", "-o", "quiet", "--", "true")
+        again = repeat(lambda: shell.time(*alone), "s", TIMES)
         by_hand = repeat(lambda: _array(stack), "s")
         # A tag that no host has: they are taken, and cost nobody anything while we measure.
         words = ("run", "--suite", "many", "--tag", "nowhere", "--", "echo", "{x}")
@@ -64,6 +66,7 @@ def run() -> list[Row]:
         Row("cli: whoami", short, limit=bare),
         Row("cli: run --wait -- true, first of a suite", cold),
         Row("cli: run --wait -- true, warm host", warm, goal="under 1.5 s"),
+        Row("cli: run --wait -- true, each a suite of its own", again, goal="under 1.5 s"),
         Row("cli: 10,000 tasks in one line", submit, limit=by_hand, goal="under 3 s"),
     ]
 
