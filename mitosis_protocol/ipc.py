@@ -56,13 +56,16 @@ class FinishTask(IpcMessage, frozen=True, tag="finish_task"):
     """The last word on an attempt; answered once it is safe on disk.
 
     `exit_status` is the raw wait status, `facts` what was measured. With `wants_next` the answer
-    may bring the next attempt along, which spares a busy worker every second round trip.
+    may bring attempts along: the next one, which spares a busy worker every second round trip, and
+    while its tasks are quick one ahead, which it begins without waiting for the next answer.
+    `is_patient`: it has begun one, and looks for the answer when that ends; nobody need wake it.
     """
 
     request_id: RequestId
     attempt_id: AttemptId
     exit_status: Int32
     wants_next: bool = False
+    is_patient: bool = False
     msg: TaskResultMessage | None = None
     outcome: Outcome | None = None
     facts: Facts = {}
@@ -165,10 +168,10 @@ class FetchReply(IpcMessage, frozen=True, tag="fetch_reply"):
 
 
 class Done(IpcMessage, frozen=True, tag="done"):
-    """`next_item` only where it was wanted; without one the worker fetches as ever."""
+    """`next_items` only where they were wanted; without any the worker fetches as ever."""
 
     request_id: RequestId
-    next_item: WorkItem | None = None
+    next_items: list[WorkItem] = []
 
 
 class StartReply(IpcMessage, frozen=True, tag="start_reply"):

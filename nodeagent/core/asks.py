@@ -17,7 +17,14 @@ from mitosis_protocol.manager_reports import ReportTaskOp, SubmitOp, TaskReport,
 from mitosis_protocol.to_manager import Error, ResourcesResolved, TaskReportAck
 from nodeagent.core import news, reports
 from nodeagent.core.attempts import Attempt, Stage
-from nodeagent.core.custody import forget, refuse_for_now, refuse_gone, revoke, try_again
+from nodeagent.core.custody import (
+    forget,
+    let_go,
+    refuse_for_now,
+    refuse_gone,
+    revoke,
+    try_again,
+)
 from nodeagent.core.model import Model
 from nodeagent.core.requests import Resolving, Submitting, Uploading
 from nodeagent.core.workers import find_slot, report_crash
@@ -59,10 +66,11 @@ def on_report_ack(m: Model, request_id: int, message: TaskReportAck) -> None:
     elif message.success and message.url is not None:
         m.out.append(ReplyIpc(token, ipc.UploadReply(request_id=token.request_id, url=message.url)))
     elif message.answer is ReportAnswer.STALE_ATTEMPT:
-        slot = find_slot(m, token.worker)
+        # The one it was asked for: the worker may have gone on to another.
+        attempt = _held(m, token, purpose.attempt_id)
         refuse_gone(m, token)
-        if slot is not None and slot.attempt is not None:
-            revoke(m, slot.attempt)
+        if attempt is not None:
+            revoke(m, attempt)
     elif message.answer is ReportAnswer.RETRY_LATER:
         refuse_for_now(m, token, "the coordinator cannot now; try again")
     else:
@@ -128,9 +136,7 @@ def _on_drop(m: Model, token: RequestToken, message: ipc.DropTask) -> None:
     if attempt is None:
         return
     _done(m, token)
-    slot = find_slot(m, token.worker)
-    if slot is not None:
-        slot.attempt = None
+    let_go(m, attempt)
     m.reports.starts.pop(attempt.attempt_id, None)
     if not message.has_started:
         try_again(m, attempt)
@@ -154,7 +160,7 @@ def _on_upload(m: Model, token: RequestToken, message: ipc.RequestUpload) -> Non
     if not _may_ask(m, token, message.attempt_id):
         return
     op = UploadOp(content_length=message.content_length, content_type=message.content_type)
-    request_id = m.requests.ask(Uploading(token))
+    request_id = m.requests.ask(Uploading(token, message.attempt_id))
     m.out.append(
         SendFrame(
             ReportTask(
@@ -179,7 +185,7 @@ def _on_submit(m: Model, token: RequestToken, message: ipc.SubmitFollowUp) -> No
         attempt.follow_up = (message.request, m.draw_id())
     op_id = attempt.follow_up[1]
     op = msgspec.structs.replace(op, op_id=op_id)
-    request_id = m.requests.ask(Submitting(token, op_id))
+    request_id = m.requests.ask(Submitting(token, message.attempt_id, op_id))
     frame = ReportTask(
         request_id=request_id, task_id=message.attempt_id, op=ReportTaskOp(submit=op)
     )
@@ -206,9 +212,8 @@ def _on_read(m: Model, token: RequestToken, message: ipc.ReadTask) -> None:
 
 
 def _on_news(m: Model, token: RequestToken, message: ipc.NoteEvents) -> None:
-    slot = find_slot(m, token.worker)
-    held = None if slot is None or slot.attempt is None else slot.attempt.attempt_id
-    news.take(m, [event for event in message.events if event.task_id == held])
+    events = [event for event in message.events if _held(m, token, event.task_id) is not None]
+    news.take(m, events)
     _done(m, token)
 
 
@@ -239,9 +244,16 @@ _HANDLERS: Final[Mapping[type[ipc.FromWorker], Callable[[Model, RequestToken, An
 
 
 def _held(m: Model, token: RequestToken, attempt_id: int) -> Attempt | None:
+    """In its hands; the services of a worker are heard in any order, so what it was given ahead
+    may be what it runs already.
+    """
     slot = find_slot(m, token.worker)
-    attempt = None if slot is None else slot.attempt
-    return attempt if attempt is not None and attempt.attempt_id == attempt_id else None
+    if slot is None:
+        return None
+    for attempt in (slot.attempt, slot.ahead):
+        if attempt is not None and attempt.attempt_id == attempt_id:
+            return attempt
+    return None
 
 
 def _attempt_to_end(m: Model, token: RequestToken, attempt_id: int) -> Attempt | None:
@@ -256,24 +268,26 @@ def _attempt_to_end(m: Model, token: RequestToken, attempt_id: int) -> Attempt |
             return attempt
         forget(m, attempt, "revoked")
         _done(m, token)
-    elif attempt is not None:
-        attempt.tokens.append(token)  # said twice: answered when it is stored
-    elif _is_reported(m, token, attempt_id):
-        _done(m, token)
     else:
-        refuse_gone(m, token)
+        _answer_again(m, token, attempt_id)
     return None
 
 
-def _is_reported(m: Model, token: RequestToken, attempt_id: int) -> bool:
-    """Whether this worker has said its last word on the attempt before."""
+def _answer_again(m: Model, token: RequestToken, attempt_id: int) -> None:
+    """A last word on what this worker has said it about before; or on what was never its own."""
     attempt = m.ledger.attempts.get(attempt_id)
-    return (
+    is_its_own = (
         attempt is not None
         and attempt.op_id is not None
         and attempt.worker_id == token.worker.local_id
         and find_slot(m, token.worker) is not None
     )
+    if attempt is None or not is_its_own:
+        refuse_gone(m, token)
+    elif attempt.stage is Stage.STORING:
+        attempt.tokens.append(token)
+    else:
+        _done(m, token)
 
 
 def _may_ask(m: Model, token: RequestToken, attempt_id: int) -> bool:

@@ -100,11 +100,28 @@ def forget(m: Model, attempt: Attempt, why: Farewell) -> None:
         reports.queue.pop(op_id, None)
         reports.later.pop(op_id, None)
         m.out.append(ForgetResults((op_id,)))
-    if attempt.worker_id is not None:
-        slot = m.slots.get(attempt.worker_id)
-        if slot is not None and slot.attempt is attempt:
-            slot.attempt = None
+    let_go(m, attempt)
     m.ledger.drop(attempt, why)
+
+
+def let_go(m: Model, attempt: Attempt) -> None:
+    """Its worker has it no more, and goes on with what it was given ahead."""
+    slot = None if attempt.worker_id is None else m.slots.get(attempt.worker_id)
+    if slot is None:
+        return
+    if slot.ahead is attempt:
+        slot.ahead = None
+    elif slot.attempt is attempt:
+        slot.attempt, slot.ahead = slot.ahead, None
+        if slot.attempt is not None:
+            _note_start(m, slot.attempt)
+
+
+def _note_start(m: Model, attempt: Attempt) -> None:
+    """It comes from a busy shelf: its result will mostly spare the word, and bring the flush."""
+    item = attempt.item
+    if attempt.wish is None and item is not None and not item.needs_permit:
+        m.reports.starts[attempt.attempt_id] = m.now + m.settings.busy_flush_s
 
 
 def refuse_permit(m: Model, attempt_id: int) -> None:

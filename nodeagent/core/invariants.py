@@ -26,7 +26,7 @@ def check(m: Model) -> None:
 def _check_attempt(m: Model, attempt: Attempt) -> None:
     """One place for each, and the places agree."""
     attempt_id, stage = attempt.attempt_id, attempt.stage
-    holders = [slot for slot in m.slots.values() if slot.attempt is attempt]
+    holders = [slot for slot in m.slots.values() if attempt in (slot.attempt, slot.ahead)]
     assert len(holders) <= 1, f"{attempt_id} is in two hands"
     if stage is Stage.HANDED:
         assert holders, f"{attempt_id} is handed to nobody"
@@ -49,6 +49,11 @@ def _check_slot(m: Model, slot: Slot) -> None:
     if slot.attempt is not None:
         assert slot.is_present, "a dead worker holds an attempt"
         assert m.ledger.attempts.get(slot.attempt.attempt_id) is slot.attempt
+    if slot.ahead is not None:
+        assert slot.attempt is not None, "something ahead of nothing"
+        assert slot.ahead is not slot.attempt
+        assert slot.ahead.stage is Stage.HANDED
+        assert slot.ahead.attempt_id not in m.reports.starts, "told as begun and still ahead"
     if slot.is_present and not m.is_forced:
         engaged = m.engagement
         assert engaged is not None, "a worker without an engagement"

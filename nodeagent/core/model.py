@@ -129,6 +129,7 @@ class Slot:
         self.has_worked = False
         self.quick_deaths = 0
         self.attempt: Attempt | None = None
+        self.ahead: Attempt | None = None  # handed beside it, begun when that one is reported
 
     @property
     def key(self) -> WorkerKey:

@@ -21,6 +21,7 @@ from nodeagent.core.custody import (
     cancel,
     forget,
     give_back,
+    let_go,
     refuse_for_now,
     refuse_permit,
     revoke,
@@ -63,6 +64,11 @@ def store(m: Model, attempt: Attempt, report: TaskReport, token: RequestToken | 
     attempt.op_id, attempt.report = report.op_id, report
     attempt.stop_by = None
     m.reports.starts.pop(attempt.attempt_id, None)
+    slot = None if attempt.worker_id is None else m.slots.get(attempt.worker_id)
+    if slot is not None and slot.attempt is attempt and slot.ahead is not None:
+        # It does not wait: by now it runs what it was given ahead.
+        slot.has_worked = slot.has_worked or report.op == "commit"
+        let_go(m, attempt)
     if token is not None:
         attempt.tokens.append(token)
     if report.op_id is not None:
@@ -85,8 +91,8 @@ def on_stored(m: Model, event: ResultStored) -> None:
     if attempt.worker_id is not None:
         slot = m.slots.get(attempt.worker_id)
         if slot is not None and slot.attempt is attempt:
-            slot.attempt = None
             slot.has_worked = slot.has_worked or attempt.report.op == "commit"
+            let_go(m, attempt)
     if attempt.wish == "revoked":
         forget(m, attempt, "revoked")
         return
@@ -222,8 +228,10 @@ def resend(m: Model) -> None:
     reports.later.clear()
     reports.queue = dict.fromkeys(reports.lines)
     reports.to_permit = dict.fromkeys(reports.permits)
+    waiting = {slot.ahead for slot in m.slots.values()}
     for attempt in m.ledger.in_stage(Stage.HANDED):
-        if attempt.wish is None and attempt.attempt_id not in reports.permits:
+        is_begun = attempt not in waiting and attempt.attempt_id not in reports.permits
+        if is_begun and attempt.wish is None:
             reports.starts[attempt.attempt_id] = m.now
     flush(m)
 

@@ -61,12 +61,14 @@ class Uploading(msgspec.Struct):
     """A worker waits for a link."""
 
     token: RequestToken
+    attempt_id: int
 
 
 class Submitting(msgspec.Struct):
     """A worker waits for its follow-up task."""
 
     token: RequestToken
+    attempt_id: int
     op_id: UUID
 
 

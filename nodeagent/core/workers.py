@@ -10,7 +10,7 @@ from mitosis_protocol import ipc
 from mitosis_protocol.manager_reports import TaskReport
 from nodeagent.core import reports
 from nodeagent.core.attempts import Attempt, Stage
-from nodeagent.core.custody import forget, refuse_permit, stop_if_unwanted
+from nodeagent.core.custody import forget, refuse_permit, stop_if_unwanted, try_again
 from nodeagent.core.model import FOREVER, Engagement, Model, Slot, SlotPhase, Step
 from nodeagent.effects import DismissWorker, KillWorker, Publish, SpawnWorker
 from nodeagent.events import (
@@ -53,7 +53,7 @@ def on_offer_taken(m: Model, event: OfferTaken) -> None:
     attempt = m.ledger.attempts.get(event.attempt_id)
     slot = find_slot(m, event.worker)
     if attempt is None or attempt.stage is not Stage.SHELVED:
-        if slot is not None and slot.attempt is not None and slot.attempt is attempt:
+        if slot is not None and attempt is not None and attempt in (slot.attempt, slot.ahead):
             return  # said twice
         m.out.append(Publish(ipc.CancelTask(attempt_id=event.attempt_id, why="revoked")))
         return
@@ -63,10 +63,14 @@ def on_offer_taken(m: Model, event: OfferTaken) -> None:
         attempt.worker_id = event.worker.local_id
         _report_death(m, attempt, _UNKNOWN)
         return
-    if slot.attempt is not None:
-        _let_go(m, slot)
-    _unpark(m, slot)
     attempt.worker_id = slot.local_id
+    if event.is_ahead and slot.attempt is not None and slot.ahead is None:
+        slot.ahead = attempt
+        stop_if_unwanted(m, attempt)
+        return
+    if slot.attempt is not None:
+        _empty_hands(m, slot)
+    _unpark(m, slot)
     slot.attempt = attempt
     if attempt.wish is not None:
         stop_if_unwanted(m, attempt)
@@ -79,7 +83,7 @@ def on_parked(m: Model, event: WorkerParked) -> None:
     if slot is None:
         return
     if slot.attempt is not None:
-        _let_go(m, slot)
+        _empty_hands(m, slot)
     if not slot.is_parked and not slot.is_leaving:
         slot.is_parked = True
         m.parked_count += 1
@@ -121,13 +125,16 @@ def on_exited(m: Model, event: WorkerExited) -> None:
     slot = find_slot(m, event.worker)
     if slot is None:
         return
-    attempt, slot.attempt = slot.attempt, None
+    attempt, ahead = slot.attempt, slot.ahead
+    slot.attempt = slot.ahead = None
     if attempt is not None:
         m.reports.permits.pop(attempt.attempt_id, None)
         m.reports.to_permit.pop(attempt.attempt_id, None)
         attempt.tokens.clear()
         if attempt.stage is Stage.HANDED:
             _report_death(m, attempt, event.reason)
+    if ahead is not None:
+        _take_back(m, ahead)
     if not slot.is_leaving:
         why = event.reason.describe()
         m.warn("worker.died", worker=slot.local_id, reason=why, had_task=attempt is not None)
@@ -222,12 +229,22 @@ def _unpark(m: Model, slot: Slot) -> None:
         m.parked_count -= 1
 
 
-def _let_go(m: Model, slot: Slot) -> None:
+def _empty_hands(m: Model, slot: Slot) -> None:
     """It asks for work and has said nothing of what it had (or does not wait for the answer)."""
-    attempt, slot.attempt = slot.attempt, None
-    if attempt is not None and attempt.stage is Stage.HANDED:
-        refuse_permit(m, attempt.attempt_id)
-        _report_death(m, attempt, _UNKNOWN)
+    in_hand = (slot.attempt, slot.ahead)
+    slot.attempt = slot.ahead = None
+    for attempt in in_hand:
+        if attempt is not None and attempt.stage is Stage.HANDED:
+            refuse_permit(m, attempt.attempt_id)
+            _report_death(m, attempt, _UNKNOWN)
+
+
+def _take_back(m: Model, attempt: Attempt) -> None:
+    """Its worker died with the one before: this one was never begun."""
+    if m.is_forced:
+        forget(m, attempt, "dropped")
+    else:
+        try_again(m, attempt)
 
 
 def _report_death(m: Model, attempt: Attempt, reason: ExitReason) -> None:

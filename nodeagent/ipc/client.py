@@ -34,6 +34,14 @@ class IpcClient(Protocol):
         """The agent's answer, however long it takes. Raises WorkerRemoved when it is gone."""
         ...
 
+    def post(self, service: ServiceName, message: FromWorker) -> asyncio.Future[ToWorker]:
+        """The same without waiting: said when this returns, whatever becomes of the answer."""
+        ...
+
+    def look(self) -> None:
+        """Take in what has arrived and was not urgent enough to wake anybody."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -54,19 +62,26 @@ class Client:
         return self._last_id
 
     async def ask(self, service: ServiceName, message: FromWorker) -> ToWorker:
-        if self._loss is not None:
-            raise WorkerRemoved(self._loss)
         request_id = message.request_id
-        answer: asyncio.Future[ToWorker] = self._loop.create_future()
-        self._waiting[request_id] = answer
         try:
-            self._post(service, request_id, self._payloads.pack(message))
+            answer = self.post(service, message)
             if self._spin.until(lambda: self._poll() and answer.done()):
                 return answer.result()
             return await answer
         finally:
             self._waiting.pop(request_id, None)
             self._forget(request_id)
+
+    def post(self, service: ServiceName, message: FromWorker) -> asyncio.Future[ToWorker]:
+        if self._loss is not None:
+            raise WorkerRemoved(self._loss)
+        answer: asyncio.Future[ToWorker] = self._loop.create_future()
+        self._waiting[message.request_id] = answer
+        self._post(service, message.request_id, self._payloads.pack(message))
+        return answer
+
+    def look(self) -> None:
+        self._poll()
 
     # Said by the transport
 
@@ -81,7 +96,7 @@ class Client:
         if isinstance(answer, Refused) and answer.request_id == 0 and request_id is None:
             self._lost(f"a request was not understood: {answer.message}")
             return
-        waiting = self._waiting.get(request_id or answer.request_id)
+        waiting = self._waiting.pop(request_id or answer.request_id, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 

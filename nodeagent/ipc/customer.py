@@ -13,6 +13,9 @@ from nodeagent.ipc.payloads import Payloads
 from nodeagent.ipc.server import IpcStats, ServiceName, WorkerKey
 from nodeagent.ipc.shelf import Shelf
 
+# Of a task, with its way here: what waits behind such a one does not wait long.
+QUICK_S: Final = 0.02
+
 
 class Undeliverable(Exception):
     """The worker cannot be reached any more."""
@@ -21,18 +24,28 @@ class Undeliverable(Exception):
 class Line(Protocol):
     """Where the answer to one request goes. Raises Undeliverable."""
 
-    def send(self, data: bytes) -> None: ...
+    def send(self, data: bytes, *, is_urgent: bool = True) -> None:
+        """Unless it is urgent, a transport that can spare the worker being woken does so."""
+        ...
 
 
 class Asked:
     """One unanswered request."""
 
-    __slots__ = ("line", "settles", "wants_next")
+    __slots__ = ("is_patient", "line", "settles", "wants_next")
 
-    def __init__(self, line: Line, settles: int | None, *, wants_next: bool = False) -> None:
+    def __init__(
+        self,
+        line: Line,
+        settles: int | None,
+        *,
+        wants_next: bool = False,
+        is_patient: bool = False,
+    ) -> None:
         self.line = line
         self.settles = settles  # the attempt that is no longer the worker's once this is answered
-        self.wants_next = wants_next  # the answer may bring an attempt along
+        self.wants_next = wants_next  # the answer may bring attempts along
+        self.is_patient = is_patient  # the worker looks for the answer by itself
 
 
 class Customer:
@@ -44,6 +57,17 @@ class Customer:
         self.asked: dict[tuple[ServiceName, int], Asked] = {}
         self.held: set[int] = set()
         self.heard_at: float | None = None
+        self.is_quick = False  # its last task took no time worth speaking of
+        self._busy_since = 0.0
+
+    def begins(self, now: float) -> None:
+        """It has something to run and had nothing before."""
+        self._busy_since = now
+
+    def ends(self, now: float) -> None:
+        """It has finished one; another that it holds begins at once."""
+        self.is_quick = now - self._busy_since <= QUICK_S
+        self._busy_since = now
 
 
 _COUNTED: Final = (

@@ -9,7 +9,7 @@ never hears of a report before it heard that the attempt was taken.
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +56,7 @@ from nodeagent.ipc.shelf import Shelf
 log = structlog.stdlib.get_logger(__name__)
 
 _LATENCY_WINDOW: Final = 1024
+_MOST_HELD: Final = 2  # by one worker: what it runs, and one ahead
 _LAST_WORDS: Final = (FinishTask, CrashTask, DropTask)
 # Which messages each service carries: a message on the wrong one is not understood.
 _SPOKEN_ON: Final[dict[type[FromWorker], ServiceName]] = {
@@ -151,7 +152,7 @@ class Desk:
         """One request of one worker. Whatever it holds, the worker speaks for itself only."""
         started = time.perf_counter()
         self._counts["requests"] += 1
-        customer.heard_at = time.monotonic()
+        customer.heard_at = now = time.monotonic()
         try:
             message = FROM_WORKER.decode(customer.payloads.unpack(data))
         except Unreadable as error:
@@ -161,8 +162,9 @@ class Desk:
         if _SPOKEN_ON.get(type(message), "report") != service or key in customer.asked:
             self._refuse_unread(customer, line, f"{type(message).__name__} out of place")
             return
-        wants_next = isinstance(message, FinishTask) and message.wants_next
-        customer.asked[key] = Asked(line, _settled_by(message), wants_next=wants_next)
+        customer.asked[key] = _asked(message, line)
+        if isinstance(message, FinishTask):
+            customer.ends(now)
         if isinstance(message, FetchTask):
             self._fetch(customer, message, started)
         elif isinstance(message, Ready):
@@ -203,21 +205,27 @@ class Desk:
     def _hand_out(self, customer: Customer, request_id: int, item: WorkItem) -> None:
         self._deliver(
             customer,
-            item,
+            [item],
             lambda: self._answer(customer, "fetch", FetchReply(request_id=request_id, item=item)),
         )
 
-    def _deliver(self, customer: Customer, item: WorkItem, send: Callable[[], bool]) -> bool:
-        attempt_id = item.task.task_id
-        # Before it is sent: the worker may report it at once.
-        customer.held.add(attempt_id)
+    def _deliver(
+        self, customer: Customer, items: Sequence[WorkItem], send: Callable[[], bool]
+    ) -> bool:
+        had_some = bool(customer.held)
+        attempt_ids = [item.task.task_id for item in items]
+        # Before they are sent: the worker may report one at once.
+        customer.held.update(attempt_ids)
         fault("ipc.after_pop_before_reply")
-        if send():
-            self._on_event(OfferTaken(customer.key, attempt_id))
-            return True
-        customer.held.discard(attempt_id)
-        self._shelf.put([item], at_front=True)
-        return False
+        if not send():
+            customer.held.difference_update(attempt_ids)
+            self._shelf.put(items, at_front=True)
+            return False
+        if not had_some:
+            customer.begins(time.monotonic())
+        for at, attempt_id in enumerate(attempt_ids):
+            self._on_event(OfferTaken(customer.key, attempt_id, is_ahead=had_some or at > 0))
+        return True
 
     def _beat(self, customer: Customer, message: Heartbeat) -> None:
         self._counts["heartbeats"] += 1
@@ -266,16 +274,28 @@ class Desk:
         return self._send(customer, asked, answer)
 
     def _answer_with_next(self, customer: Customer, asked: Asked, answer: Done) -> bool:
-        item = None if self._shelf.is_dismissed(customer.key) else self._shelf.take()
-        if item is None:
+        items = list(self._take_along(customer))
+        if not items:
             return self._send(customer, asked, answer)
-        self._counts["fetches"] += 1
-        both = Done(request_id=answer.request_id, next_item=item)
-        return self._deliver(customer, item, lambda: self._send(customer, asked, both))
+        self._counts["fetches"] += len(items)
+        both = Done(request_id=answer.request_id, next_items=items)
+        return self._deliver(customer, items, lambda: self._send(customer, asked, both))
+
+    def _take_along(self, customer: Customer) -> Iterator[WorkItem]:
+        """What it runs next; and one ahead while its tasks are quick and nobody misses it."""
+        if self._shelf.is_dismissed(customer.key):
+            return
+        is_plenty = len(self._shelf) > len(self._customers)
+        room = _MOST_HELD if customer.is_quick and is_plenty else 1
+        for _ in range(room - len(customer.held)):
+            item = self._shelf.take()
+            if item is None:
+                return
+            yield item
 
     def _send(self, customer: Customer, asked: Asked, answer: ToWorker) -> bool:
         try:
-            asked.line.send(customer.payloads.pack(answer))
+            asked.line.send(customer.payloads.pack(answer), is_urgent=not asked.is_patient)
         except (Undeliverable, OSError) as error:
             self._counts["undelivered"] += 1
             log.info("ipc.undelivered", worker=customer.key.local_id, error=str(error))
@@ -293,8 +313,11 @@ class Desk:
             self._counts["undelivered"] += 1
 
 
-def _settled_by(message: FromWorker) -> int | None:
-    return message.attempt_id if isinstance(message, _LAST_WORDS) else None
+def _asked(message: FromWorker, line: Line) -> Asked:
+    settles = message.attempt_id if isinstance(message, _LAST_WORDS) else None
+    if not isinstance(message, FinishTask):
+        return Asked(line, settles)
+    return Asked(line, settles, wants_next=message.wants_next, is_patient=message.is_patient)
 
 
 def _is_settling(answer: ToWorker) -> bool:

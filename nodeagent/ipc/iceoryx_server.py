@@ -89,13 +89,14 @@ class _Line:
         self._active = active
         self._bell = bell
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, *, is_urgent: bool = True) -> None:
         if not self._active.is_connected:
             raise Undeliverable("nobody waits for the answer")
         try:
             services.send(self._active, data)
             self._active.delete()
-            self._bell.notify()
+            if is_urgent:
+                self._bell.notify()
         except services.SendFailed as error:
             raise Undeliverable(str(error)) from error
 

@@ -46,10 +46,13 @@ class WorkerEndpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class OfferTaken(msgspec.Struct, frozen=True):
-    """An item left the shelf; the worker holds the attempt from now on."""
+    """An item left the shelf; the worker holds the attempt from now on. `is_ahead`: beside one
+    that it has not finished.
+    """
 
     worker: WorkerKey
     attempt_id: int
+    is_ahead: bool = False
 
 
 class WorkerParked(msgspec.Struct, frozen=True):

@@ -84,7 +84,8 @@ class _Line:
         self._connection = connection
         self._lane = lane
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes, *, is_urgent: bool = True) -> None:
+        del is_urgent  # who reads a socket is woken by it
         self._connection.send(self._lane, data)
         self._server.watch_writes(self._connection)
 

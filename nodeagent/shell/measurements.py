@@ -31,8 +31,14 @@ class _Worker:
     def __init__(self, now: float) -> None:
         self.since = now
         self.attempt_id: int | None = None
+        self.ahead_id: int | None = None  # begun when the one in hand has ended
         self.taken_at = now
         self.completed = 0
+
+    def let_go(self, attempt_id: int, now: float) -> None:
+        if attempt_id != self.ahead_id:
+            self.attempt_id, self.taken_at = self.ahead_id, now
+        self.ahead_id = None
 
 
 class Measurements:
@@ -119,7 +125,11 @@ class Measurements:
 
     def _on_taken(self, event: events.OfferTaken, now: float) -> None:
         worker = self._workers.get(event.worker)
-        if worker is not None:
+        if worker is None:
+            return
+        if event.is_ahead and worker.attempt_id is not None:
+            worker.ahead_id = event.attempt_id
+        else:
             worker.attempt_id, worker.taken_at = event.attempt_id, now
 
     def _on_asked(self, event: events.WorkerAsked, now: float) -> None:
@@ -127,10 +137,10 @@ class Measurements:
         worker = self._workers.get(event.token.worker)
         if worker is None or not isinstance(message, ipc.FinishTask | ipc.CrashTask | ipc.DropTask):
             return
-        worker.attempt_id = None
         if isinstance(message, ipc.FinishTask):
             worker.completed += 1
             self._tasks.record(_measure(message, now - worker.taken_at), now)
+        worker.let_go(message.attempt_id, now)
 
     def _on_frame(self, event: events.FrameReceived, _now: float) -> None:
         message = event.message

@@ -1,7 +1,8 @@
 """WorkerComm towards the node agent of the same host: fetches are held open, reports are stored.
 
 Owns which attempt is in hand, so that nothing handed out is ever forgotten: what was neither
-finished nor crashed is dropped before the next fetch. Built by managed.
+finished nor crashed is dropped before the next fetch. Attempts that come with an answer wait in
+ahead. Built by managed.
 """
 
 import asyncio
@@ -56,6 +57,7 @@ from nodeagent.errors import (
 )
 from nodeagent.ipc.client import IpcClient
 from nodeagent.ipc.names import is_agent_alive
+from nodeagent.worker.ahead import Ahead
 from nodeagent.worker.comm import (
     Cancel,
     Commit,
@@ -75,6 +77,7 @@ from nodeagent.worker.stages import Stages
 
 _NS_PER_S: Final = 1_000_000_000
 _BEAT_ANSWER_S: Final = 3.0
+_LAST_WORD_S: Final = 5.0
 # A manager of the RFC alone is told no timeout: the task may take as long as it likes.
 _NO_TIMEOUT_S: Final = 10 * 365 * 86_400.0
 
@@ -98,8 +101,8 @@ class IpcComm:
         self._on_over = on_over
         self._is_leaving = is_leaving
         self._in_hand: int | None = None
-        self._next: WorkItem | None = None  # came with the answer to the last result; in hand, too
         self._may_have_run = False
+        self._ahead = Ahead(client, lambda: self._in_hand)
         self._stages = Stages(self._tell_stage)
 
     async def ready(self, pid: int, trouble: str | None = None) -> None:
@@ -109,10 +112,12 @@ class IpcComm:
         )
 
     async def fetch(self) -> TaskOffer | None:
-        if self._next is not None:
-            item, self._next = self._next, None
-            return self._to_offer(item)
-        await self._drop_unsettled()
+        await self._drop_in_hand()
+        if not self._ahead:
+            await self._ahead.hear_out()
+        item = self._ahead.take()
+        if item is not None:
+            return self._take(item)
         reply = await self._client.ask("fetch", FetchTask(request_id=self._client.next_id()))
         if not isinstance(reply, FetchReply):
             raise _trouble(reply)
@@ -120,45 +125,18 @@ class IpcComm:
             self._on_over()
         if reply.item is None:
             return None
-        self._take(reply.item)
-        return self._to_offer(reply.item)
+        return self._take(reply.item)
 
     async def report(self, task: TaskRef, report: Report) -> str | None:
-        request_id = self._client.next_id()
-        attempt_id = task.attempt_id
-        message: FromWorker
-        match report:
-            case Finish() | Cancel():
-                return None  # said by the last word: one round trip per task
-            case Commit():
-                message = FinishTask(
-                    request_id=request_id,
-                    attempt_id=attempt_id,
-                    exit_status=report.exit_status,
-                    msg=report.msg,
-                    outcome=report.outcome,
-                    facts=report.facts,
-                    wants_next=not self._is_leaving(),
-                )
-            case Crash():
-                message = CrashTask(
-                    request_id=request_id,
-                    attempt_id=attempt_id,
-                    signal=report.signal,
-                    reason=report.reason,
-                    facts=report.facts,
-                )
-            case Upload():
-                message = RequestUpload(
-                    request_id=request_id,
-                    attempt_id=attempt_id,
-                    content_type=report.content_type,
-                    content_length=report.content_length,
-                )
-            case Submit():
-                message = SubmitFollowUp(
-                    request_id=request_id, attempt_id=attempt_id, request=bytes(report.request)
-                )
+        if isinstance(report, Finish | Cancel):
+            return None  # said by the last word: one round trip per task
+        if isinstance(report, Commit | Crash):
+            await self._ahead.hear_out()
+        message = self._to_message(task, report)
+        if isinstance(message, FinishTask) and message.is_patient:
+            self._ahead.say(message)
+            self._settle()
+            return None
         answer = await self._client.ask("report", message)
         if isinstance(report, Commit | Crash) and _is_settled(answer):
             self._settle()
@@ -166,10 +144,43 @@ class IpcComm:
             return answer.url
         if not isinstance(answer, Done):
             raise _trouble(answer)
-        if answer.next_item is not None:
-            self._next = answer.next_item
-            self._take(answer.next_item)
+        self._ahead.add(answer.next_items)
         return None
+
+    def _to_message(self, task: TaskRef, report: Commit | Crash | Upload | Submit) -> FromWorker:
+        request_id, attempt_id = self._client.next_id(), task.attempt_id
+        match report:
+            case Commit():
+                is_staying = not self._is_leaving()
+                return FinishTask(
+                    request_id=request_id,
+                    attempt_id=attempt_id,
+                    exit_status=report.exit_status,
+                    msg=report.msg,
+                    outcome=report.outcome,
+                    facts=report.facts,
+                    wants_next=is_staying,
+                    is_patient=is_staying and bool(self._ahead),
+                )
+            case Crash():
+                return CrashTask(
+                    request_id=request_id,
+                    attempt_id=attempt_id,
+                    signal=report.signal,
+                    reason=report.reason,
+                    facts=report.facts,
+                )
+            case Upload():
+                return RequestUpload(
+                    request_id=request_id,
+                    attempt_id=attempt_id,
+                    content_type=report.content_type,
+                    content_length=report.content_length,
+                )
+            case Submit():
+                return SubmitFollowUp(
+                    request_id=request_id, attempt_id=attempt_id, request=bytes(report.request)
+                )
 
     async def permit(self, task: TaskRef) -> None:
         answer = await self._ask(
@@ -240,9 +251,17 @@ class IpcComm:
     async def unregister(self) -> None:
         """The agent sees our exit; only what is in hand has to be given back."""
         with contextlib.suppress(WorkerRemoved):
-            await self._drop_unsettled()
+            await self._drop_in_hand()
+            await self._ahead.hear_out()
+            while (dropping := self._ahead.drop_next()) is not None:
+                await self._drop(dropping)
 
     async def close(self) -> None:
+        """The last word is heard before the agent sees our exit, whatever made us leave."""
+        with contextlib.suppress(AgentError, TimeoutError):
+            async with asyncio.timeout(_LAST_WORD_S):
+                await self._ahead.hear_out()
+        self._ahead.close()
         self._stages.stop()
         self._client.close()
 
@@ -264,26 +283,30 @@ class IpcComm:
     async def _ask(self, message: FromWorker) -> ToWorker:
         return await self._client.ask("report", message)
 
-    async def _drop_unsettled(self) -> None:
+    async def _drop_in_hand(self) -> None:
         if self._in_hand is None:
             return
-        answer = await self._ask(
+        await self._drop(
             DropTask(
                 request_id=self._client.next_id(),
                 attempt_id=self._in_hand,
                 has_started=self._may_have_run,
             )
         )
-        if not _is_settled(answer):
-            raise _trouble(answer)
         self._settle()
 
-    def _take(self, item: WorkItem) -> None:
+    async def _drop(self, dropping: DropTask) -> None:
+        answer = await self._ask(dropping)
+        if not _is_settled(answer):
+            raise _trouble(answer)
+
+    def _take(self, item: WorkItem) -> TaskOffer:
         self._in_hand = item.task.task_id
         self._may_have_run = False
+        return self._to_offer(item)
 
     def _settle(self) -> None:
-        self._in_hand = self._next = None
+        self._in_hand = None
         self._stages.leave()
 
     async def _tell_stage(self, attempt_id: int, state: TaskExecState) -> None:

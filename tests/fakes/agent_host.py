@@ -41,6 +41,7 @@ class AgentHost:
         self.workers: dict[int, ev.WorkerKey] = {}  # processes that live
         self.dismissed: set[ev.WorkerKey] = set()
         self.hands: dict[ev.WorkerKey, int] = {}
+        self.ahead: dict[ev.WorkerKey, int] = {}
         self.outbox: dict[UUID, TaskReport] = {}
         self.is_disk_full = False
         self.debts: set[int] = set()
@@ -140,12 +141,32 @@ class AgentHost:
             key, ipc.FinishTask, attempt_id=attempt_id, exit_status=exit_status, **members
         )
         if isinstance(answer, ipc.Done):
-            self.let_go(key)
-            self.fetch(key)
+            self.go_on(key)
         return answer
+
+    def go_on(self, key: ev.WorkerKey) -> None:
+        """With what it has ahead, or with whatever it gets."""
+        self.hands.pop(key, None)
+        if key in self.ahead:
+            self.hands[key] = self.ahead.pop(key)
+        else:
+            self.fetch(key)
 
     def let_go(self, key: ev.WorkerKey) -> None:
         self.hands.pop(key, None)
+        self.ahead.pop(key, None)
+
+    def hand_ahead(self, key: ev.WorkerKey) -> None:
+        """The oldest of the shelf, beside what it has. As the IPC does with an answer."""
+        item = self.shelf.popleft()
+        self.ahead[key] = item.task.task_id
+        self.from_ipc.append(ev.OfferTaken(key, item.task.task_id, is_ahead=True))
+        if self.is_auto and not self._is_busy:
+            self._settle([])
+
+    def give_back_ahead(self, key: ev.WorkerKey) -> ev.RequestToken:
+        """What it runs takes its time."""
+        return self.ask_only(key, ipc.DropTask, attempt_id=self.ahead.pop(key), has_started=False)
 
     def fetch(self, key: ev.WorkerKey) -> None:
         """As the IPC thread answers it."""

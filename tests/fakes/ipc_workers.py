@@ -114,22 +114,45 @@ async def work(client: IpcClient, say: Callable[[str], None], number: int) -> No
 
 
 async def chain(client: IpcClient, say: Callable[[str], None], number: int) -> None:
-    """Finish what it has and take whatever comes with the answer; says what it was given."""
+    """Finish what it has and take whatever comes with the answers; says what it was given."""
     await _ready(client)
     item = (await _fetch(client, say)).item
-    while item is not None:
-        answer = await client.ask(
-            "report",
-            FinishTask(
-                request_id=client.next_id(),
-                attempt_id=item.task.task_id,
-                exit_status=0,
-                wants_next=True,
-            ),
-        )
+    in_hand = [] if item is None else [item.task.task_id]
+    while in_hand:
+        answer = await client.ask("report", _finish(client, in_hand.pop(0)))
         assert isinstance(answer, Done)
-        item = answer.next_item
-        say("nothing" if item is None else f"along {item.task.task_id}")
+        came = [one.task.task_id for one in answer.next_items]
+        in_hand += came
+        say(f"along {' '.join(map(str, came))}" if came else "nothing")
+
+
+async def go_on(client: IpcClient, say: Callable[[str], None], number: int) -> None:
+    """As chain, but with one ahead it looks for the answer after a while; tells who woke it."""
+    await _ready(client)
+    item = (await _fetch(client, say)).item
+    in_hand = [] if item is None else [item.task.task_id]
+    while in_hand:
+        finish = _finish(client, in_hand.pop(0), is_patient=bool(in_hand))
+        answer = client.post("report", finish)
+        await asyncio.wait({answer}, timeout=0.3)
+        word = "rung" if answer.done() else "looked"
+        while not answer.done():
+            client.look()
+            await asyncio.sleep(0.001)
+        done = answer.result()
+        assert isinstance(done, Done)
+        in_hand += [one.task.task_id for one in done.next_items]
+        say(f"{word} {finish.attempt_id}")
+
+
+def _finish(client: IpcClient, attempt_id: int, *, is_patient: bool = False) -> FinishTask:
+    return FinishTask(
+        request_id=client.next_id(),
+        attempt_id=attempt_id,
+        exit_status=0,
+        wants_next=True,
+        is_patient=is_patient,
+    )
 
 
 async def forge(client: IpcClient, say: Callable[[str], None], number: int) -> None:
@@ -209,7 +232,7 @@ HEARD: list[Published] = []
 SCRIPTS: dict[str, Callable[[IpcClient, Callable[[str], None], int], Awaitable[None]]] = {
     script.__name__: script
     for script in (
-        *(work, chain, forge, take, hurry, listen),
+        *(work, chain, go_on, forge, take, hurry, listen),
         *(take_and_listen, twice, swell, misplace),
     )
 }

@@ -91,8 +91,26 @@ AGENT_MUTANTS = (
     AgentMutant(
         "a worker that asks again keeps what it never reported",
         "workers",
-        "    if slot.attempt is not None:\n        _let_go(m, slot)\n    if not slot.is_parked",
-        "    if not slot.is_parked",
+        "        _empty_hands(m, slot)\n    if not slot.is_parked",
+        "        pass\n    if not slot.is_parked",
+    ),
+    AgentMutant(
+        "what was ahead dies with its worker",
+        "workers",
+        "    if ahead is not None:\n        _take_back(m, ahead)\n",
+        "",
+    ),
+    AgentMutant(
+        "what runs after a result is charged to the one before",
+        "reports",
+        "        let_go(m, attempt)\n    if token is not None:\n",
+        "    if token is not None:\n",
+    ),
+    AgentMutant(
+        "what was never begun is told as started",
+        "reports",
+        "attempt not in waiting and attempt.attempt_id",
+        "attempt.attempt_id",
     ),
     AgentMutant(
         "an event of an earlier worker touches the present one",

@@ -13,6 +13,7 @@ from tests.fakes.agent_host import AgentHost
 from tests.mutants.agent_mutants import AGENT_MUTANTS, AgentMutant, in_place
 from tests.property.agent_machine import AgentMachine
 from tests.unit.nodeagent import (
+    test_agent_ahead,
     test_agent_guards,
     test_agent_life_cycle,
     test_agent_reports,
@@ -27,6 +28,7 @@ from tests.unit.nodeagent import (
 MODULES = (
     test_agent_reports,
     test_agent_workers,
+    test_agent_ahead,
     test_agent_session,
     test_agent_supply,
     test_agent_tasks,

@@ -200,6 +200,19 @@ class AgentMachine(RuleBasedStateMachine):
         key = self.world.idle_hands()[at % len(self.world.idle_hands())]
         self.world.ask_only(key, ipc.Heartbeat, attempt_id=self.world.hands[key])
 
+    @precondition(lambda self: self.world.shelf and self.world.with_room())
+    @rule(at=anything)
+    def a_worker_is_given_one_ahead(self, at: int) -> None:
+        keys = self.world.with_room()
+        if self.world.is_serving:
+            self.world.hand_ahead(keys[at % len(keys)])
+
+    @has("ahead")
+    @rule(at=anything)
+    def a_worker_gives_back_what_it_has_ahead(self, at: int) -> None:
+        keys = list(self.world.ahead)
+        self.world.give_back_ahead(keys[at % len(keys)])
+
     @has("workers")
     @rule(at=anything, signal=st.sampled_from([None, 9, 11]))
     def a_worker_dies(self, at: int, signal: int | None) -> None:

@@ -29,6 +29,7 @@ class World(AgentHost):
         self.is_linked = False
         self.stops: dict[int, str] = {}
         self.asked: dict[ev.WorkerKey, tuple[ev.RequestToken, type[ipc.FromWorker]]] = {}
+        self.said: dict[ev.WorkerKey, tuple[ev.RequestToken, int]] = {}  # and not waited for
         self.permitted: set[tuple[ev.WorkerKey, int]] = set()
         self.ran: dict[int, int] = {}
 
@@ -80,6 +81,12 @@ class World(AgentHost):
         members: dict[str, object] = {"attempt_id": attempt_id}
         if why == "revoked":
             how = ipc.DropTask
+        if key in self.said and how is not ipc.DropTask:
+            return  # one last word at a time
+        if how is ipc.FinishTask and key in self.ahead:
+            self._say(key, attempt_id)
+            self.go_on(key)
+            return
         if how is ipc.FinishTask:
             members["exit_status"] = 0
         elif how is ipc.CrashTask:
@@ -88,12 +95,24 @@ class World(AgentHost):
             members["has_started"] = why == "revoked"
         self.asked[key] = (self.ask_only(key, how, **members), how)
 
+    def _say(self, key: ev.WorkerKey, attempt_id: int) -> None:
+        token = self.ask_only(key, ipc.FinishTask, attempt_id=attempt_id, exit_status=0)
+        self.said[key] = (token, attempt_id)
+
     def ask_leave(self, key: ev.WorkerKey) -> None:
         token = self.ask_only(key, ipc.StartTask, attempt_id=self.hands[key])
         self.asked[key] = (token, ipc.StartTask)
 
     def listen(self) -> None:
         """Workers act on the answers they got; done after every step."""
+        for key, (token, attempt_id) in list(self.said.items()):
+            if self.workers.get(key.local_id) != key:
+                del self.said[key]
+            elif token in self.answers:
+                del self.said[key]
+                answer = self.answers[token]
+                if isinstance(answer, ipc.Refused) and answer.is_retryable:
+                    self._say(key, attempt_id)
         for key, (token, kind) in list(self.asked.items()):
             if self.workers.get(key.local_id) != key:
                 del self.asked[key]
@@ -112,8 +131,7 @@ class World(AgentHost):
             return
         if kind in _ENDS or is_gone:
             self.stops.pop(self.hands.get(key, 0), None)
-            self.let_go(key)
-            self.fetch(key)
+            self.go_on(key)
 
     def idle_hands(self) -> list[ev.WorkerKey]:
         """Workers that hold a task and do not wait for an answer about it."""
@@ -122,6 +140,10 @@ class World(AgentHost):
             for key in self.hands
             if self.workers.get(key.local_id) == key and key not in self.asked
         ]
+
+    def with_room(self) -> list[ev.WorkerKey]:
+        """Workers that could be given one ahead."""
+        return [key for key in self.idle_hands() if key not in self.ahead]
 
     # --- to the end
 

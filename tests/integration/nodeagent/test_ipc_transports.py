@@ -18,8 +18,8 @@ from mitosis_protocol.ipc import (
     UploadReply,
     WorkerSettings,
 )
-from nodeagent.ipc import iceoryx_server, names
-from nodeagent.ipc.server import WorkerAsked, WorkerKey, WorkerReady
+from nodeagent.ipc import customer, iceoryx_server, names
+from nodeagent.ipc.server import OfferTaken, WorkerAsked, WorkerKey, WorkerReady
 from tests.fakes.ipc_agent import IpcAgent, count_descriptors, make_item
 from tests.fakes.ipc_workers import IpcWorkers
 
@@ -56,7 +56,10 @@ def test_on_a_loop_every_event_belongs_to_a_round_that_ends(ipc_workers: IpcWork
         agent.remove()
 
 
-def test_the_answer_to_a_result_brings_the_next_attempt_along(agent: IpcAgent) -> None:
+def test_the_answer_to_a_result_brings_the_next_attempt_along(
+    agent: IpcAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(customer, "QUICK_S", -1.0)
     agent.server.put([make_item(n) for n in (5, 3, 9)])
     worker = agent.start(0, "chain")
     worker.wait()
@@ -65,6 +68,33 @@ def test_the_answer_to_a_result_brings_the_next_attempt_along(agent: IpcAgent) -
     story = [type(e).__name__ for e in agent.events if not isinstance(e, WorkerReady)]
     assert story == 3 * ["OfferTaken", "WorkerAsked"], "each is heard of before its result"
     assert agent.server.stats().fetches == 3
+
+
+def test_a_quick_worker_is_given_one_ahead_while_there_is_plenty(
+    agent: IpcAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(customer, "QUICK_S", 60.0)
+    agent.server.put([make_item(n) for n in range(1, 6)])
+    worker = agent.start(0, "chain")
+    worker.wait()
+    # With four on the shelf one more than it runs; the last of them only when its turn comes.
+    assert worker.words() == [
+        *("took 1", "along 2 3", "along 4", "nothing", "along 5", "nothing"),
+    ]
+    ahead = [(e.attempt_id, e.is_ahead) for e in agent.events if isinstance(e, OfferTaken)]
+    assert ahead == [(1, False), (2, False), (3, True), (4, True), (5, False)]
+
+
+def test_who_has_one_ahead_looks_for_its_answer_by_itself(
+    agent: IpcAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(customer, "QUICK_S", 60.0)
+    agent.server.put([make_item(n) for n in range(1, 5)])
+    worker = agent.start(0, "go_on")
+    worker.wait()
+    # A socket wakes whoever reads it.
+    word = "looked" if agent.transport == "iceoryx2" else "rung"
+    assert worker.words() == ["took 1", "rung 1", f"{word} 2", "rung 3", "rung 4"]
 
 
 def test_nothing_comes_along_for_a_dismissed_worker_or_while_paused(agent: IpcAgent) -> None:
