@@ -8,6 +8,7 @@ from console.selectors.failures import FailureFilter, read_failures
 from console.selectors.overview import read_fleet, read_queue
 from console.selectors.suites import read_live_suites
 from console.selectors.throughput import per_minute, read_minutes
+from core.clock import now
 
 SUITES_SHOWN: Final = 12
 FAILURES_SHOWN: Final = 8
@@ -35,7 +36,7 @@ def build_throughput(topic: Topic) -> Shown:
         "ended": [one.ended for one in minutes],
         "failed": [one.failed for one in minutes],
     }
-    context = {"rate": per_minute(minutes), "hour": sum(one.ended for one in minutes)}
+    context = {"rate": per_minute(minutes, now()), "hour": sum(one.ended for one in minutes)}
     return Shown({"throughput": part("throughput", context)}, {"throughput": chart})
 
 

@@ -7,6 +7,7 @@ for that.
 import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import dropwhile
 from typing import Final
 
 from console.selectors.statements import fetch
@@ -17,6 +18,7 @@ MINUTES: Final = 60
 _MINUTE: Final = timedelta(minutes=1)
 # A statement writes its time before it commits: younger minutes may still grow.
 _SETTLED_AFTER: Final = timedelta(minutes=2)
+_SHORTEST: Final = timedelta(seconds=20)  # a mean over less would jump
 _MAX_VIEWERS: Final = 200  # remembered; whoever is forgotten is read anew
 
 
@@ -50,7 +52,12 @@ def read_minutes(viewer: Viewer) -> list[Minute]:
     return [found[at] for at in wanted]
 
 
-def per_minute(minutes: list[Minute], *, over: int = 5) -> float:
-    """The mean of the newest whole minutes."""
-    whole = minutes[-over - 1 : -1]
-    return sum(one.ended for one in whole) / len(whole) if whole else 0.0
+def per_minute(minutes: list[Minute], moment: datetime, *, over: int = 5) -> float:
+    """The mean of the newest minutes, the present one included, since work began in them: somebody
+    who has just started a campaign looks at this number.
+    """
+    at_work = list(dropwhile(lambda one: not one.ended, minutes[-over - 1 :]))
+    if not at_work:
+        return 0.0
+    passed = max(moment - at_work[0].at, _SHORTEST) / _MINUTE
+    return sum(one.ended for one in at_work) / passed

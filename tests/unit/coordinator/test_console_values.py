@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from console.filters import cursor_text, failure_query
 from console.selectors.failures import cause_of
 from console.selectors.suites import Pace
+from console.selectors.throughput import Minute, per_minute
 from console.selectors.timeline import Attempt, arrange
 from console.templatetags.console_format import bar, number, size, span
 from mitosis_protocol.enums import Outcome, TaskResultMessage
@@ -93,3 +94,17 @@ def test_numbers_and_drawings() -> None:
     assert 'width="500.0"' in bar(5, 0, 0, 10)
     assert Pace(2.0).eta(10) == timedelta(seconds=5)
     assert Pace(None).eta(10) is None
+
+
+def rate(*ended: int, into_the_last_s: float) -> float:
+    """Of so many tasks in each minute, the last of which is not over."""
+    minutes = [Minute(NOON + timedelta(minutes=n), count, 0) for n, count in enumerate(ended)]
+    return per_minute(minutes, minutes[-1].at + timedelta(seconds=into_the_last_s))
+
+
+def test_the_rate_is_that_of_the_newest_minutes_with_work() -> None:
+    assert rate(0, 0, 0, into_the_last_s=30) == 0
+    assert rate(900, 0, 0, 0, 0, 0, 0, into_the_last_s=30) == 0, "too long ago"
+    assert rate(900, 60, 60, 60, 60, 60, 30, into_the_last_s=30) == 60
+    assert rate(0, 0, 0, 30, into_the_last_s=30) == 60, "began within this minute"
+    assert rate(0, 10, into_the_last_s=1) == 30, "no leap from one second to a minute"
