@@ -7,6 +7,7 @@ ipc_comm.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
@@ -14,7 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mitosis_protocol.ipc import Done, DropTask, FinishTask, Refused, ToWorker, WorkItem
-from nodeagent.errors import FatalError
+from nodeagent.errors import FatalError, WorkerRemoved
 from nodeagent.ipc.client import IpcClient
 
 # What waits longer than this (and at most twice as long) behind a command goes back.
@@ -114,11 +115,15 @@ class Ahead:
                 self._last_word = None
         in_hand = self._in_hand()
         if in_hand is not None and in_hand == was_in_hand:
-            while (dropping := self.drop_next()) is not None:
-                # Only a loss of the agent leaves it unanswered, and that ends us anyway.
-                self._client.post("report", dropping).add_done_callback(_overlook)
+            self._give_back()
         if self._items or self._last_word is not None:
             self._watch()
+
+    def _give_back(self) -> None:
+        # Without an agent nobody hears it, and the next heartbeat ends us.
+        with contextlib.suppress(WorkerRemoved):
+            while (dropping := self.drop_next()) is not None:
+                self._client.post("report", dropping).add_done_callback(_overlook)
 
 
 def _overlook(answer: "asyncio.Future[ToWorker]") -> None:

@@ -4,6 +4,7 @@ Called by the manager socket. Best effort: an attempt that is not the manager's 
 stale, trouble with the store as `retry_later`; nothing else is affected.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -19,6 +20,8 @@ from tasks.services.logs import LogStream, append_log_chunk
 from tasks.services.manager_attempts import HeldAttempt, find_held
 from tasks.services.report import report_progress
 
+# Of one frame: a manager with much to tell leaves connections to the store for others.
+MAX_CHUNKS_AT_ONCE: Final = 8
 _encoder: Final = msgspec.json.Encoder()
 
 
@@ -33,9 +36,8 @@ async def accept_events(runner_id: int, events: Sequence[TaskEvent]) -> list[Rep
         answers |= zip((at for at, _ in step), await report_progress(lines), strict=True)
     chunks = [(at, event) for at, event in enumerate(events) if event.log is not None]
     if chunks:
-        held = await find_held(runner_id, {event.task_id for _, event in chunks})
-        for at, event in chunks:
-            answers[at] = await _append(held.get(event.task_id), event)
+        told = await _append_all(runner_id, [event for _, event in chunks])
+        answers |= zip((at for at, _ in chunks), told, strict=True)
     return [
         ReportResult(task_id=event.task_id, answer=answers[at]) for at, event in enumerate(events)
     ]
@@ -58,6 +60,18 @@ def _data(event: TaskEvent) -> dict[str, object]:
     if event.exec_state is not None:
         data["exec_state"] = event.exec_state.value
     return data
+
+
+async def _append_all(runner_id: int, events: Sequence[TaskEvent]) -> list[ReportAnswer]:
+    """Several at once: the results of the same tasks wait for them."""
+    held = await find_held(runner_id, {event.task_id for event in events})
+    room = asyncio.Semaphore(MAX_CHUNKS_AT_ONCE)
+
+    async def append(event: TaskEvent) -> ReportAnswer:
+        async with room:
+            return await _append(held.get(event.task_id), event)
+
+    return await asyncio.gather(*map(append, events))
 
 
 async def _append(held: HeldAttempt | None, event: TaskEvent) -> ReportAnswer:

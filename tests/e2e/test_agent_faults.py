@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -47,8 +48,12 @@ def agents(lab: AgentLab) -> Iterator[list[RunningAgent]]:
 
 
 def worker_of(process: psutil.Process) -> psutil.Process:
-    """The worker above a task's process: command, launcher, worker."""
-    return process.parents()[1]
+    """The worker above a task's process: agent, fork server, worker, launcher, command."""
+    above = process.parents()
+    [agent] = [
+        at for at, one in enumerate(above) if one.cmdline()[1:4] == ["-m", "nodeagent", "run"]
+    ]
+    return above[agent - 2]
 
 
 @pytest.mark.alone
@@ -62,14 +67,20 @@ def test_the_task_of_a_killed_worker_is_tried_again(
     [sleeper] = eventually(lambda: [p for p in living(marker) if p.name() == "sleep"], within_s=60)
     gate.touch()
     worker = worker_of(sleeper)
+    server = psutil.Process(worker.ppid())
+    # With launchers: the fork server adopts that of the killed worker.
+    before = {child.pid for child in server.children(recursive=True)}
     worker.kill()
     killed_at = time.monotonic()
+    eventually(lambda: {child.pid for child in server.children()} - before, within_s=60)
+    replaced_s = time.monotonic() - killed_at
     eventually(lambda: lab.user.task(task)["failures"] == 1, within_s=60)
     noticed_s = time.monotonic() - killed_at
     info = lab.user.ended(task, within_s=60)
     assert info["outcome"] == "succeeded"
     assert info["failures"] == 1
     figure("killed worker: its attempt requeued", noticed_s, "s", at_most=3)
+    figure("killed worker: another in its place", replaced_s, "s", at_most=2)
     figure("killed worker: its task done elsewhere", time.monotonic() - killed_at, "s", at_most=30)
     lab.wait_complete(suite)
     assert not living(marker)
@@ -132,8 +143,9 @@ def test_nothing_of_a_task_survives_its_attempt(lab: AgentLab, marker: str):
     assert not living(marker)
 
 
+@pytest.mark.alone
 def test_after_a_killed_agent_the_next_one_clears_up_and_the_suite_is_finished(
-    lab: AgentLab, marker: str, open_dir: Path
+    lab: AgentLab, marker: str, open_dir: Path, figure: Figure
 ) -> None:
     gate, cleaned = open_dir / "gate", open_dir / "cleaned"
     suite = lab.suite(
@@ -149,13 +161,23 @@ def test_after_a_killed_agent_the_next_one_clears_up_and_the_suite_is_finished(
     lab.cluster.expect_exit("phoenix")
     first.kill()
     gate.touch()
+    links = lab.cluster.log("phoenix").count("link.up")
     with lab.agent("phoenix", "--tags", "phoenix"):
+        eventually(lambda: lab.cluster.log("phoenix").count("link.up") > links, within_s=60)
+        connected_at = time.monotonic()
+        eventually(lambda: not any(_is_lost(lab.user.task(one)) for one in tasks), within_s=60)
+        figure("killed agent: its tasks requeued", time.monotonic() - connected_at, "s", at_most=5)
         for one in tasks:
             assert lab.user.ended(one, within_s=120)["outcome"] == "succeeded"
         lab.wait_complete(suite)
         assert not living(marker)
     # Once for the life that was killed, once for the one that finished the suite.
     assert cleaned.read_text() == "x\nx\n"
+
+
+def _is_lost(task: dict[str, Any]) -> bool:
+    """Whether it still counts as run by the agent that was killed."""
+    return task["attempt"] == 1 and task["state"] == "Running"
 
 
 def _is_alive(process: psutil.Process) -> bool:

@@ -1,5 +1,6 @@
 """Signed URLs and our own calls against a real S3 service."""
 
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -8,6 +9,7 @@ from uuid import UUID, uuid4
 import boto3
 import pytest
 from botocore.config import Config
+from django.conf import settings
 from pytest_django import Settings
 
 from core import clock, faults
@@ -16,6 +18,7 @@ from mitosis_protocol.enums import ArtifactContentType
 from tasks.signing import Credentials, Signer
 from tasks.storage import (
     Bucket,
+    S3Storage,
     Storage,
     artifact_key,
     attachment_key,
@@ -228,3 +231,26 @@ def test_validity_grows_with_size_from_an_hour_to_a_day() -> None:
     assert download_validity_s(0) == HOUR
     assert download_validity_s(2**30) == HOUR + 4096
     assert download_validity_s(2**50) == 24 * HOUR
+
+
+def test_what_is_written_leaves_at_once_and_not_when_the_kernel_has_heard(
+    storage: Storage, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[socket.socket] = []
+    connect = socket.socket.connect
+
+    def note(self: socket.socket, address: tuple[str, int]) -> None:
+        opened.append(self)
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", note)
+    fresh = S3Storage(
+        settings.S3_ENDPOINT_URL,
+        settings.S3_REGION,
+        Credentials(settings.S3_ACCESS_KEY_ID, settings.S3_SECRET_ACCESS_KEY),
+    )
+    fresh.put(Bucket.ARTIFACTS, key, b"12345")
+    assert [bool(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) for one in opened] == [
+        True
+    ]
+    assert storage.get(Bucket.ARTIFACTS, key) == b"12345"

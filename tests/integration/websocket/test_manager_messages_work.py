@@ -1,5 +1,6 @@
 """What each message does to tasks, suites and engagements, through the real session."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,6 +16,7 @@ from managers.services.scheduler import run_pass
 from managers.services.session_threads import in_thread
 from suites.models import TaskSuite
 from tasks.models import ActiveTask, ArchivedTask, Attachment
+from tasks.services import manager_events
 from tests.integration.managers.fleet import connect, registered
 from tests.integration.suites.campaign import make_suite, make_user, submit
 from tests.integration.websocket.socket_world import FakeServer
@@ -177,6 +179,25 @@ async def test_news_of_a_run_reach_its_log(talk: Talk):
         {"log": {"stream": "stdout", "offset": 0, "data": "aGVsbG8="}, **about},
     ]
     answer = await talk.ask("task_events", events=events)
+    assert [line["answer"] for line in answer["results"]] == ["ok"] * 3
+
+
+async def test_pieces_of_output_that_came_together_are_stored_at_once(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch
+):
+    [task] = await talk.fetch()
+    await talk.line(task, "start")
+    together = asyncio.Barrier(3)
+
+    async def store(*_: object) -> None:
+        await together.wait()
+
+    monkeypatch.setattr(manager_events, "append_log_chunk", store)
+    pieces = [
+        {"task_id": task["task_id"], "log": {"stream": "stdout", "offset": at, "data": "aGVsbG8="}}
+        for at in (0, 5, 10)
+    ]
+    answer = await talk.ask("task_events", events=pieces)
     assert [line["answer"] for line in answer["results"]] == ["ok"] * 3
 
 
