@@ -29,11 +29,19 @@ class OwnS3:
     def environment(self) -> dict[str, str]:
         return self._seaweed.environment
 
+    @property
+    def pid(self) -> int:
+        assert self._child is not None, "not started"
+        return self._child.pid
+
     def start(self) -> None:
         self._child = spawn(self._seaweed.spec())
         wait_until(self._seaweed.is_ready, child=self._child, timeout_s=60)
 
-    def stop(self) -> None:
+    def stop(self, *, gently: bool = False) -> None:
+        """Killed, as in an accident, or asked, as by `mitosis down`."""
         if self._child is not None:
+            if gently:
+                self._child.stop()
             self._child.kill()
             self._child = None
