@@ -146,7 +146,7 @@ class S3Storage:
             proxies={},
             timeout=(CONNECT_TIMEOUT_S, READ_TIMEOUT_S),  # type: ignore[arg-type]  # stubs: one
             max_pool_connections=MAX_CONNECTIONS,
-            socket_options=_SOCKET_OPTIONS,
+            socket_options=_SOCKET_OPTIONS,  # type: ignore[arg-type]  # stubs: list of text
         )
 
     def upload_url(self, bucket: Bucket, key: str, *, size: int) -> str:
