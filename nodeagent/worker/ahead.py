@@ -21,6 +21,7 @@ from nodeagent.ipc.client import IpcClient
 # What waits longer than this (and at most twice as long) behind a command goes back.
 PATIENCE_S: Final = 0.05
 _LOOK_S: Final = 0.0005
+_LONGEST_LOOK_S: Final = 0.02  # of an agent that is busy, or waits for its disk
 _RETRY_S: Final = 0.5
 
 
@@ -64,9 +65,11 @@ class Ahead:
         """The answer to the last word. Raises FatalError if nobody will ever take it."""
         while (word := self._last_word) is not None:
             self._client.look()
+            pause_s = _LOOK_S
             while not word.answer.done():
                 # Nobody rings for an answer that was not urgent.
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
                 self._client.look()
             answer = word.answer.result()
             if isinstance(answer, Refused) and answer.is_retryable:

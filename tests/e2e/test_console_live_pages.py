@@ -24,6 +24,7 @@ from tests.harness import TestServices
 pytestmark = [pytest.mark.e2e, pytest.mark.browser, pytest.mark.timeout(300)]
 
 SOON_MS = 40_000  # on a machine that does other things as well
+PRESSED_MS = 6000  # the list is read every four seconds
 NAME = f"ablation {MARKUP}"
 
 
@@ -202,6 +203,27 @@ def test_output_streams_can_be_searched_and_the_task_cancelled(
     expect(page.get_by_role("button", name="Cancel")).to_be_disabled()
     expect(page.get_by_role("button", name="Rerun")).to_be_enabled()
     stays_text(page)
+
+
+def test_a_link_that_is_being_pressed_stays_where_it_is(page: Page, lab: AgentLab) -> None:
+    suite = lab.suite(name=NAME, tags=["nobody has this"])
+    lab.submit(suite, [("true",)] * 2)
+    page.goto(f"/console/tasks?state=waiting&suite={suite}")
+    rows = page.locator("[data-region=rows] tbody tr")
+    expect(page.locator("#live")).to_have_attribute("data-state", "live")
+    expect(rows).to_have_count(2)
+    link = rows.first.get_by_role("link").first
+    address = link.get_attribute("href")
+    link.hover()
+    page.mouse.down()
+    lab.submit(suite, [("true",)], priority=9)
+    page.wait_for_timeout(PRESSED_MS)
+    expect(rows).to_have_count(2)
+    page.mouse.up()
+    page.wait_for_url(f"**{address}")
+    page.go_back()
+    expect(rows).to_have_count(3, timeout=SOON_MS)
+    lab.post(f"/suites/{suite}/cancel", {"reason": "over", "cancel_running_tasks": True})
 
 
 def test_managers_and_suites_are_acted_upon(page: Page, lab: AgentLab) -> None:

@@ -8,12 +8,18 @@ const RETRY_MS = 5000;
 
 let source = null;
 let retry = 0;
+// A row that moves between press and release swallows the click: while a button is down, news wait.
+let isPressed = false;
+const held = new Map();
 
 export function startStream() {
   if (!document.body.dataset.stream) return;
   document.addEventListener("visibilitychange", follow);
   window.addEventListener("pagehide", close);
   window.addEventListener("pageshow", follow);
+  document.addEventListener("pointerdown", () => (isPressed = true), true);
+  for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, release, true);
+  window.addEventListener("blur", release);
   follow();
 }
 
@@ -52,7 +58,20 @@ function stumble() {
   }
 }
 
+function release() {
+  // The click follows the release at once; what was held comes behind it.
+  setTimeout(() => {
+    isPressed = false;
+    for (const [name, html] of held) place({ name, html });
+    held.clear();
+  });
+}
+
 function place({ name, html }) {
+  if (isPressed) {
+    held.set(name, html);
+    return;
+  }
   const region = document.querySelector(`[data-region="${CSS.escape(name)}"]`);
   if (!region) return;
   const content = parse(html);
