@@ -27,7 +27,7 @@ from nodeagent.core.custody import (
 )
 from nodeagent.core.model import Model
 from nodeagent.core.requests import Resolving, Submitting, Uploading
-from nodeagent.core.workers import find_slot, report_crash
+from nodeagent.core.workers import find_slot, report_crash, skip
 from nodeagent.effects import Publish, ReadTaskState, ReplyIpc, SendFrame
 from nodeagent.events import RequestToken, TaskRead, WorkerAsked
 
@@ -99,6 +99,7 @@ def on_failed(m: Model, purpose: Waiting, error: Error | None) -> None:
 
 
 def _on_finish(m: Model, token: RequestToken, message: ipc.FinishTask) -> None:
+    _run_now(m, token, message.attempt_id)
     attempt = _attempt_to_end(m, token, message.attempt_id)
     if attempt is None:
         return
@@ -116,6 +117,7 @@ def _on_finish(m: Model, token: RequestToken, message: ipc.FinishTask) -> None:
 
 
 def _on_crash(m: Model, token: RequestToken, message: ipc.CrashTask) -> None:
+    _run_now(m, token, message.attempt_id)
     attempt = _attempt_to_end(m, token, message.attempt_id)
     if attempt is None:
         return
@@ -147,7 +149,7 @@ def _on_drop(m: Model, token: RequestToken, message: ipc.DropTask) -> None:
 
 
 def _on_start(m: Model, token: RequestToken, message: ipc.StartTask) -> None:
-    attempt = _held(m, token, message.attempt_id)
+    attempt = _run_now(m, token, message.attempt_id)
     if attempt is None or attempt.stage is not Stage.HANDED or attempt.wish == "revoked":
         refuse_gone(m, token)
     elif attempt.wish == "cancelled":
@@ -254,6 +256,15 @@ def _held(m: Model, token: RequestToken, attempt_id: int) -> Attempt | None:
         if attempt is not None and attempt.attempt_id == attempt_id:
             return attempt
     return None
+
+
+def _run_now(m: Model, token: RequestToken, attempt_id: int) -> Attempt | None:
+    """The attempt in its hands that it runs. Of the one before it has then said nothing."""
+    attempt = _held(m, token, attempt_id)
+    slot = find_slot(m, token.worker)
+    if attempt is not None and slot is not None and slot.ahead is attempt:
+        skip(m, slot)
+    return attempt
 
 
 def _attempt_to_end(m: Model, token: RequestToken, attempt_id: int) -> Attempt | None:

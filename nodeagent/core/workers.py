@@ -229,14 +229,27 @@ def _unpark(m: Model, slot: Slot) -> None:
         m.parked_count -= 1
 
 
+def skip(m: Model, slot: Slot) -> None:
+    """It runs what it was given ahead and has said nothing of the one before."""
+    attempt = slot.attempt
+    slot.attempt, slot.ahead = slot.ahead, None
+    if attempt is not None:
+        _lose(m, attempt)
+
+
 def _empty_hands(m: Model, slot: Slot) -> None:
     """It asks for work and has said nothing of what it had (or does not wait for the answer)."""
     in_hand = (slot.attempt, slot.ahead)
     slot.attempt = slot.ahead = None
     for attempt in in_hand:
-        if attempt is not None and attempt.stage is Stage.HANDED:
-            refuse_permit(m, attempt.attempt_id)
-            _report_death(m, attempt, _UNKNOWN)
+        if attempt is not None:
+            _lose(m, attempt)
+
+
+def _lose(m: Model, attempt: Attempt) -> None:
+    if attempt.stage is Stage.HANDED:
+        refuse_permit(m, attempt.attempt_id)
+        _report_death(m, attempt, _UNKNOWN)
 
 
 def _take_back(m: Model, attempt: Attempt) -> None:

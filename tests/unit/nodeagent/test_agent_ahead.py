@@ -158,3 +158,23 @@ def test_a_worker_that_fetches_with_both_in_hand_has_lost_both(
     host.fetch(host.key())
     host.flush()
     assert failures(host) == [1, 2]
+
+
+def test_who_ends_the_one_ahead_without_a_word_on_the_first_has_lost_that(
+    host: AgentHost, coordinator: AgentCoordinator
+):
+    start_pair(host, coordinator)
+    answer = host.ask(host.key(), ipc.FinishTask, attempt_id=2, exit_status=0)
+    assert isinstance(answer, ipc.Done)
+    host.flush()
+    assert failures(host) == [1]
+
+
+def test_who_wants_to_start_the_one_ahead_is_done_with_the_first(
+    host: AgentHost, coordinator: AgentCoordinator
+):
+    start_pair(host, coordinator)
+    host.ask_only(host.key(), ipc.StartTask, attempt_id=2)
+    assert in_hand(host) == (2, None)
+    host.die(host.key(), signal=9)
+    assert not host.core.model.reports.permits
